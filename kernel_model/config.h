@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a kernel version and its settings decide: one switch a mechanism, so that each can be turned
+// alone.  Presets (kernel_model/presets/*.toml) are tables of these switches.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sim/locks.h"
+
+namespace faultline::kernel {
+
+enum class ThpEnabled : std::uint8_t { kAlways, kMadvise, kNever };
+enum class ThpDefrag : std::uint8_t { kAlways, kDefer, kDeferMadvise, kMadvise, kNever };
+// Which anonymous mappings mmap places on a PMD boundary (kernel facts 2.1).
+enum class ThpMmapAlign : std::uint8_t { kNo, kAtLeastPmd, kMultipleOfPmd };
+enum class SplitPtlock : std::uint8_t { kByArch, kYes, kNo };
+// Rules of the per-VMA lock (kernel facts 1.6, 9); kNo before 6.4.
+enum class VmaLock : std::uint8_t { kNo, k6_4, k6_8, k6_12, k6_18 };
+// Overcommit mode 0: a request is refused if larger than what is free now, or than RAM + swap.
+enum class OvercommitHeuristic : std::uint8_t { kFreeNow, kTotalRam };
+enum class ZeroPmdWrite : std::uint8_t { kAllocThp, kSplit };
+
+struct KernelConfig {
+  std::string preset;                       // "4.15"
+  // Locks.
+  RwSemRules rwsem = RwSemRules::k5_3;      // key: locks.rwsem = "4.15" | "5.3"
+  VmaLock per_vma_lock = VmaLock::kNo;      // key: locks.per_vma_lock = "no" | "6.4" | …
+  SplitPtlock split_pmd_ptlock = SplitPtlock::kByArch;  // key: locks.split_pmd_ptlock
+  bool munmap_downgrade = true;             // key: mm.munmap_downgrade (4.20)
+  // Huge pages.
+  ThpEnabled thp_enabled = ThpEnabled::kAlways;   // key: transparent_hugepage.enabled
+  ThpDefrag thp_defrag = ThpDefrag::kMadvise;     // key: transparent_hugepage.defrag
+  bool use_zero_page = true;                      // key: transparent_hugepage.use_zero_page
+  ThpMmapAlign thp_mmap_align = ThpMmapAlign::kNo;
+  bool thp_strictly_local = false;          // 4.15: __GFP_THISNODE, no retry elsewhere
+  ZeroPmdWrite zero_pmd_write = ZeroPmdWrite::kSplit;
+  bool map_stack_nohugepage = false;        // 6.7
+  bool thp_fault_fallback_charge = true;    // the counter exists
+  // Accounting.
+  OvercommitHeuristic overcommit = OvercommitHeuristic::kTotalRam;
+  unsigned overcommit_memory = 0;           // key: sysctl.vm.overcommit_memory
+  unsigned max_map_count = 65530;           // key: sysctl.vm.max_map_count
+  std::uint64_t min_free_kbytes = 0;        // 0: as the kernel derives it, raised for THP
+};
+
+}  // namespace faultline::kernel

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Page faults: from the trap to the page.
+//
+// Stands for: arch fault entry (arch/*/mm/fault.c), handle_mm_fault and below (mm/memory.c,
+// mm/huge_memory.c), v4.15-6.18; the decision order of kernel facts 1.1.
+#pragma once
+
+#include "kernel_model/types.h"
+#include "sim/task.h"
+
+namespace faultline::kernel {
+
+class Process;
+
+// A user-mode fault: takes the VMA's lock (6.4+) or mmap_lock for read, finds the VMA, handles the
+// fault, charges it all.  Called when PageTables::accessible is false.
+Signal do_user_page_fault(Task& task, Process& process, VirtAddr at, Access access);
+
+}  // namespace faultline::kernel
