@@ -38,6 +38,12 @@ struct PlatformFacts {
 
 enum class Touch : std::uint8_t { kRead, kWrite };
 
+// A function of the program (malloc, _int_malloc, allocate_free …) as reports shall name it.
+// Identity is the object's address: one `inline constexpr Place` a name.
+struct Place {
+  const char* name;
+};
+
 // Values of PROT_, MAP_, MADV_ and MREMAP_ are Linux's (asm-generic).
 namespace sys {
 inline constexpr unsigned kProtNone = 0, kProtRead = 1, kProtWrite = 2, kProtExec = 4;
@@ -73,6 +79,10 @@ concept Platform = requires(P p, Addr a, std::uint64_t n, unsigned u, int i, Tou
   { p.touch(a, n, kind) };
   { p.set(a, std::uint8_t{}, n) };                      // memset
   { p.copy(a, a, n) };                                  // memcpy(to, from, n)
+
+  // P::Frame(p, place): says that the thread is in that function while the object lives.  Frames
+  // nest; nothing natively.  Put one where a person would want to see the function in a profile.
+  requires std::constructible_from<typename P::Frame, P&, const Place&>;
 
   // Pure computation of `n` instructions' worth of cycles; nothing natively.
   { p.cycles(n) };

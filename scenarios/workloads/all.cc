@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of workloads and their parameters.  A new one adds a row here and a line in
+// workloads/dispatch.h.
+#include <iterator>
+
+#include "scenarios/workloads/workload.h"
+#include "sim/check.h"
+
+namespace faultline::workloads {
+namespace {
+
+// The limits are those of the program: 63-bit sizes end every scheme before 64 blocks.
+constexpr ParamDecl kMallocstress[] = {
+    {"threads", ParamType::kCount, 60, 1, 4096, "threads, all released together (NUM_THREADS)"},
+    {"loops", ParamType::kCount, 100, 1, 1'000'000, "rounds of each thread (NUM_LOOPS)"},
+    {"maxptrs", ParamType::kCount, 50, 1, 1000, "most blocks in one round (MAXPTRS)"},
+};
+
+constexpr std::string_view kAccess[] = {"write", "read"};
+constexpr ParamDecl kTouch[] = {
+    {"map", ParamType::kBytes, std::int64_t{1} << 30, 1, std::int64_t{1} << 46, "bytes to map"},
+    {"stride", ParamType::kBytes, 4096, 1, std::int64_t{1} << 46, "distance of two touches"},
+    {"count", ParamType::kCount, 0, 0, std::int64_t{1} << 40, "touches; 0: as many as fit"},
+    {"access", ParamType::kChoice, 0, 0, 0, "kind of access", kAccess},
+};
+
+constexpr WorkloadDecl kAll[] = {
+    {"mallocstress",
+     "LTP's mallocstress: threads allocate blocks of growing size, write one word each, free them",
+     true, kMallocstress},
+    {"touch", "map one area, touch one byte at a regular distance, no allocator", false, kTouch},
+};
+
+}  // namespace
+
+const ParamDecl* WorkloadDecl::param(std::string_view wanted) const {
+  for (const ParamDecl& p : params)
+    if (p.name == wanted) return &p;
+  return nullptr;
+}
+
+std::span<const WorkloadDecl> all() { return kAll; }
+
+const WorkloadDecl* find(std::string_view name) {
+  for (const WorkloadDecl& w : kAll)
+    if (w.name == name) return &w;
+  return nullptr;
+}
+
+Params::Params(const WorkloadDecl& decl) : decl_(&decl) {
+  for (const ParamDecl& p : decl.params) values_.emplace(p.name, p.default_value);
+}
+
+void Params::set(std::string_view name, std::int64_t value) {
+  const auto it = values_.find(name);
+  FAULTLINE_CHECK(it != values_.end());
+  it->second = value;
+}
+
+std::int64_t Params::number(std::string_view name) const {
+  const auto it = values_.find(name);
+  FAULTLINE_CHECK(it != values_.end());
+  return it->second;
+}
+
+std::uint64_t Params::bytes(std::string_view name) const {
+  return static_cast<std::uint64_t>(number(name));
+}
+
+std::string_view Params::choice(std::string_view name) const {
+  const ParamDecl* p = decl_->param(name);
+  FAULTLINE_CHECK(p != nullptr);
+  return p->choices[static_cast<std::size_t>(number(name))];
+}
+
+}  // namespace faultline::workloads
