@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A scenario: one question, asked of one or more variants.
+//
+// The file's tables [machine], [kernel], [allocator] and [workload] are what all variants share;
+// each [[variant]] turns some settings of them.  Loading resolves every variant to a RunSpec that
+// needs nothing else, and refuses the whole file before anything runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch_profiles/profile.h"
+#include "kernel_model/config.h"
+#include "scenarios/run/expectation.h"
+#include "scenarios/run/result.h"
+#include "scenarios/workloads/workload.h"
+
+namespace faultline::scenario {
+
+struct AllocatorSpec {
+  std::string name = "ptmalloc";
+  std::string release = "2.26";
+  std::string tunables;        // as GLIBC_TUNABLES: "glibc.malloc.arena_max=2:…"
+};
+
+// A number that somebody published about one variant.
+struct PublishedNumber {
+  std::string metric, source;
+  double value = 0;
+  Role role = Role::kPrediction;   // kCalibration: a cost was fitted to it
+};
+
+// All that one run needs.
+struct RunSpec {
+  std::string name, title;
+  std::string machine;             // name of the profile it starts from
+  arch::Profile profile;
+  kernel::KernelConfig kernel;
+  AllocatorSpec allocator;
+  workloads::Params workload;      // knows its WorkloadDecl
+  std::uint64_t seed = 0;
+  std::vector<PublishedNumber> published;
+  std::vector<Condition> expect;   // the scenario's own and the variant's
+};
+
+struct Scenario {
+  std::string file, name;          // name: the file's, without folder and ".toml"
+  std::string title, about, source;
+  std::uint64_t seed = 1;
+  std::vector<RunSpec> variants;   // at least one; "default" if the file names none
+};
+
+// `--set key=value`, applied to every variant after its own settings.
+struct Override { std::string key, value; };
+
+// Throws InputError.  `file` is for messages, for the name and for profiles given by path.
+[[nodiscard]] Scenario load_scenario(std::string_view text, const std::string& file,
+                                     const std::vector<Override>& overrides = {});
+[[nodiscard]] Scenario load_scenario_file(const std::string& path,
+                                          const std::vector<Override>& overrides = {});
+// "kernel.preset=6.1" -> {key, value}; InputError without '='.
+[[nodiscard]] Override parse_override(std::string_view text);
+
+}  // namespace faultline::scenario
