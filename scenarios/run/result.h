@@ -1,55 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run yields.  Every output (table, JSON, CSV) is a rendering of this value.
+// What a run yields.  Every output (table, JSON, CSV, folded stacks) is a rendering of this value.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "scenarios/run/decimal.h"
 
 namespace faultline::scenario {
 
 // A metric under the name that people know it by (elapsed_s, minor-faults, thp_fault_alloc …).
 struct Metric {
   std::string name;
-  double value = 0;
-  bool integer = true;
+  Decimal value;
 };
 
+// kCalibration: one of our costs was fitted to this number, so that it proves nothing.
 enum class Role : std::uint8_t { kPrediction, kCalibration };
 
 struct Published {
   std::string metric, source;
-  double theirs = 0, ours = 0, ratio = 0;
+  Decimal theirs, ours;
+  Decimal ratio;                // ours / theirs
   Role role = Role::kPrediction;
 };
 
-struct Expectation {
-  std::string text;      // 'thp_fault_alloc >= 1'
+struct ExpectationResult {
+  std::string text;             // "thp_fault_alloc >= 1"
   bool passed = false;
-  double actual = 0;
+  Decimal actual;
+  std::string bound;            // what it was held against, where the text leaves that open
 };
 
 struct StackShare {
-  std::string stack;     // root;…;leaf
-  double seconds = 0, share = 0;   // share of busy time (running and spinning)
+  std::string stack;            // root;…;leaf
+  Duration self;                // running and spinning
+  bool kernel = false;          // the leaf is the kernel's
+  Decimal share;                // of the busy time of all tasks
 };
 
 struct LockUse {
   std::string name;
   std::uint64_t acquired = 0, contended = 0;
-  double wait_s = 0, hold_s = 0;
+  Duration wait, hold;
+};
+
+// Which of the machine's costs the figures rest on.
+struct CostNote {
+  std::string cost, value, confidence, source;
 };
 
 struct VariantResult {
   std::string name, title;
   std::vector<Metric> metrics;
   std::vector<Published> published;
-  std::vector<Expectation> expectations;
-  std::vector<StackShare> top;
-  std::vector<LockUse> locks;
+  std::vector<ExpectationResult> expectations;
+  std::vector<StackShare> top;            // all stacks with busy time, largest first
+  std::vector<LockUse> locks;             // by wait, longest first
   std::vector<std::string> explanation;   // sentences: where the time went, who waited for whom
-  std::vector<std::string> cost_notes;    // which costs are calibrated, assumed …
+  std::vector<CostNote> cost_notes;
+  std::string failure;                    // what the workload found wrong; empty: nothing
+  [[nodiscard]] const Metric* metric(std::string_view name) const;
 };
 
 struct Result {
@@ -57,6 +71,7 @@ struct Result {
   std::uint64_t seed = 0;
   std::vector<VariantResult> variants;
   std::vector<std::string> verdict;       // sentences that compare the variants
+  // No expectation failed and no workload did.
   [[nodiscard]] bool expectations_met() const;
 };
 

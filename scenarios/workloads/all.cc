@@ -25,11 +25,18 @@ constexpr ParamDecl kTouch[] = {
     {"access", ParamType::kChoice, 0, 0, 0, "kind of access", kAccess},
 };
 
+constexpr CountDecl kMallocstressCounts[] = {
+    {"mallocs", "calls of malloc"},
+    {"refused-mallocs", "calls of malloc that answered NULL"},
+    {"frees", "calls of free"},
+};
+constexpr CountDecl kTouchCounts[] = {{"touches", "bytes touched"}};
+
 constexpr WorkloadDecl kAll[] = {
     {"mallocstress",
      "LTP's mallocstress: threads allocate blocks of growing size, write one word each, free them",
-     true, kMallocstress},
-    {"touch", "map one area, touch one byte at a regular distance, no allocator", false, kTouch},
+     true, kMallocstress, kMallocstressCounts},
+    {"touch", "map one area, touch one byte at a regular distance, no allocator", false, kTouch, kTouchCounts},
 };
 
 }  // namespace

@@ -29,11 +29,18 @@ struct ParamDecl {
   std::span<const std::string_view> choices = {};
 };
 
+// A count that the workload itself makes; a metric of its runs.
+struct CountDecl {
+  std::string_view name;
+  std::string_view help;
+};
+
 struct WorkloadDecl {
   std::string_view name;
   std::string_view summary;             // one line
   bool uses_allocator = true;           // false: system calls and touches alone
   std::span<const ParamDecl> params;
+  std::span<const CountDecl> counts;
   [[nodiscard]] const ParamDecl* param(std::string_view name) const;
 };
 
@@ -61,7 +68,7 @@ class Params {
 // What a workload says of its own run.  A workload that found something it may not find (a block
 // that lost its content) sets `failure`; that is a result, and a failed run.
 struct Outcome {
-  std::map<std::string, std::uint64_t> counts;   // its own metrics: mallocs, failed_mallocs …
+  std::map<std::string, std::uint64_t> counts;   // by declared name
   std::string failure;                           // empty: all well
 };
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/run/metrics.h"
+
+#include "kernel_model/proc/vmstat.h"
+
+namespace faultline::scenario {
+namespace {
+
+constexpr MetricDecl kMetrics[] = {
+    {"elapsed_s", "virtual time from the start of the workload to its end"},
+    {"user_s", "CPU time outside the kernel, all tasks"},
+    {"sys_s", "CPU time in the kernel, all tasks, spinning included"},
+    {"sys_per_elapsed", "sys_s / elapsed_s: CPUs busy in the kernel on average"},
+    {"cpus_busy", "(user_s + sys_s) / elapsed_s"},
+    {"spin_s", "CPU time spent spinning for a lock; part of user_s and sys_s"},
+    {"lock_wait_s", "time asleep while waiting for a lock, all tasks"},
+    {"runnable_s", "time waiting for a CPU, all tasks"},
+    {"minor-faults", "page faults without I/O, as getrusage counts them"},
+    {"major-faults", "page faults with I/O"},
+    {"max_rss_kib", "largest resident set, as getrusage gives it"},
+    {"rss_kib", "resident set at the end"},
+    {"pgtables_kib", "page tables at the end (VmPTE)"},
+    {"context-switches", "voluntary and involuntary, all tasks"},
+#define X(counter) {#counter, "event counter of /proc/vmstat"},
+    FAULTLINE_VMSTAT_EVENTS(X)
+#undef X
+};
+
+}  // namespace
+
+std::span<const MetricDecl> machine_metrics() { return kMetrics; }
+
+std::vector<std::string> metric_names(const workloads::WorkloadDecl& workload) {
+  std::vector<std::string> names;
+  for (const MetricDecl& m : kMetrics) names.emplace_back(m.name);
+  for (const workloads::CountDecl& c : workload.counts) names.emplace_back(c.name);
+  return names;
+}
+
+}  // namespace faultline::scenario
