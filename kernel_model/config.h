@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "sim/locks.h"
 
@@ -21,9 +22,21 @@ enum class VmaLock : std::uint8_t { kNo, k6_4, k6_8, k6_12, k6_18 };
 // Overcommit mode 0: a request is refused if larger than what is free now, or than RAM + swap.
 enum class OvercommitHeuristic : std::uint8_t { kFreeNow, kTotalRam };
 enum class ZeroPmdWrite : std::uint8_t { kAllocThp, kSplit };
+// How far VmRSS may lag: per-task caches folded in every 64 faults (to 6.1), a per-CPU counter read
+// approximately (6.2-6.17), or exact sums (6.18).
+enum class RssStatRule : std::uint8_t { kTaskCache, kPercpu, kExact };
+// What puts a huge page on the deferred-split queue: any of its pages unmapped, or (6.12) only if
+// others stay mapped.
+enum class DeferredSplitRule : std::uint8_t { kAnyUnmap, kPartiallyMapped };
+// mprotect makes exclusive dirty anonymous pages writable at once, so that no write fault follows:
+// never, base pages (6.0), huge pages too (6.2).
+enum class MprotectWritable : std::uint8_t { kNo, kBase, kHuge };
 
 struct KernelConfig {
   std::string preset;                       // "4.15"
+  // major * 1000 + minor of the preset, to hold against "since 5.2" in a profile.
+  [[nodiscard]] unsigned version() const { return kernel_version(preset); }
+  [[nodiscard]] static unsigned kernel_version(std::string_view text);
   // Locks.
   RwSemRules rwsem = RwSemRules::k5_3;      // key: locks.rwsem = "4.15" | "5.3"
   VmaLock per_vma_lock = VmaLock::kNo;      // key: locks.per_vma_lock = "no" | "6.4" | …
@@ -36,9 +49,14 @@ struct KernelConfig {
   ThpMmapAlign thp_mmap_align = ThpMmapAlign::kNo;
   bool thp_strictly_local = false;          // 4.15: __GFP_THISNODE, no retry elsewhere
   ZeroPmdWrite zero_pmd_write = ZeroPmdWrite::kSplit;
+  ZeroPmdWrite cow_huge = ZeroPmdWrite::kSplit;   // a shared THP written: copy it whole, or split
+  DeferredSplitRule deferred_split = DeferredSplitRule::kAnyUnmap;
   bool map_stack_nohugepage = false;        // 6.7
   bool thp_fault_fallback_charge = true;    // the counter exists
+  MprotectWritable mprotect_writable = MprotectWritable::kBase;
   // Accounting.
+  RssStatRule rss_stat = RssStatRule::kTaskCache;
+  bool pgfault_counts_retries = true;       // to 6.3: each entry of handle_mm_fault
   OvercommitHeuristic overcommit = OvercommitHeuristic::kTotalRam;
   unsigned overcommit_memory = 0;           // key: sysctl.vm.overcommit_memory
   unsigned max_map_count = 65530;           // key: sysctl.vm.max_map_count

@@ -11,6 +11,7 @@
 #include "arch_profiles/profile.h"
 #include "kernel_model/config.h"
 #include "kernel_model/types.h"
+#include "sim/bandwidth.h"
 #include "sim/engine.h"
 
 namespace faultline::kernel {
@@ -18,6 +19,7 @@ namespace faultline::kernel {
 class Kernel;
 class Mm;          // kernel_model/mm/mm.h
 class PhysMem;     // kernel_model/phys/phys_mem.h
+class MmShared;    // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero page …)
 struct Vmstat;     // kernel_model/proc/vmstat.h: one uint64 a counter, the kernel's names
 
 // A thread group.  Per-process counters as getrusage and /proc/PID/status give them.
@@ -59,6 +61,8 @@ class Kernel {
   [[nodiscard]] const arch::Profile& profile() const;
   [[nodiscard]] const KernelConfig& config() const;
   [[nodiscard]] PhysMem& phys();
+  [[nodiscard]] SharedBandwidth& bandwidth(int node);   // costs.node_bandwidth each
+  [[nodiscard]] MmShared& mm_shared();
   [[nodiscard]] Vmstat& vmstat();
   [[nodiscard]] const std::vector<std::unique_ptr<Process>>& processes() const;
 };

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "kernel_model/mm/anon_vma.h"
 #include "kernel_model/types.h"
 
 namespace faultline::kernel {
@@ -23,14 +24,14 @@ enum VmFlags : std::uint64_t {
   VM_HUGEPAGE = 0x20000000, VM_NOHUGEPAGE = 0x40000000,
 };
 
-struct AnonVma;   // identity and sharing of anonymous pages' owners; decides merging (facts 2.2)
 struct VmaLockData;  // the per-VMA lock (facts 1.6, 9); only with per_vma_lock
 
 struct Vma {
   VirtAddr start, end;
   std::uint64_t vm_flags = 0;
   std::uint64_t vm_pgoff = 0;          // anonymous private: start >> page shift at creation
-  AnonVma* anon_vma = nullptr;         // set by the first fault
+  AnonVmaRef anon_vma;                 // set by the first fault; a copy shares it
+  std::uint32_t anon_vma_chain = 0;    // 1: own (singular); more after fork
   std::string name;                    // "[heap]", "[stack]", a file's name; "" for anonymous
   std::string anon_name;               // PR_SET_VMA_ANON_NAME
   bool anonymous = true;               // no file behind it
