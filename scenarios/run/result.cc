@@ -15,7 +15,7 @@ bool Result::expectations_met() const {
   return std::all_of(variants.begin(), variants.end(), [](const VariantResult& v) {
     return v.failure.empty() &&
            std::all_of(v.expectations.begin(), v.expectations.end(),
-                       [](const ExpectationResult& e) { return e.passed; });
+                       [](const Expectation& e) { return e.passed; });
   });
 }
 

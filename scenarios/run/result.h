@@ -28,11 +28,10 @@ struct Published {
   Role role = Role::kPrediction;
 };
 
-struct ExpectationResult {
+struct Expectation {
   std::string text;             // "thp_fault_alloc >= 1"
   bool passed = false;
   Decimal actual;
-  std::string bound;            // what it was held against, where the text leaves that open
 };
 
 struct StackShare {
@@ -57,7 +56,7 @@ struct VariantResult {
   std::string name, title;
   std::vector<Metric> metrics;
   std::vector<Published> published;
-  std::vector<ExpectationResult> expectations;
+  std::vector<Expectation> expectations;
   std::vector<StackShare> top;            // all stacks with busy time, largest first
   std::vector<LockUse> locks;             // by wait, longest first
   std::vector<std::string> explanation;   // sentences: where the time went, who waited for whom
