@@ -42,6 +42,11 @@ struct KernelConfig {
   VmaLock per_vma_lock = VmaLock::kNo;      // key: locks.per_vma_lock = "no" | "6.4" | …
   SplitPtlock split_pmd_ptlock = SplitPtlock::kByArch;  // key: locks.split_pmd_ptlock
   bool munmap_downgrade = true;             // key: mm.munmap_downgrade (4.20)
+  bool madvise_vma_lock = false;            // key: locks.madvise_vma_lock (6.18): DONTNEED, FREE
+  // Mappings.
+  bool brk_full_merge = false;              // key: mm.brk_full_merge (before 6.1): brk may join the bss
+  bool merge_into_unfaulted = false;        // key: mm.merge_into_unfaulted (6.16): a faulted VMA may
+                                            // join a neighbour that has no anon_vma
   // Huge pages.
   ThpEnabled thp_enabled = ThpEnabled::kAlways;   // key: transparent_hugepage.enabled
   ThpDefrag thp_defrag = ThpDefrag::kMadvise;     // key: transparent_hugepage.defrag
@@ -59,7 +64,10 @@ struct KernelConfig {
   bool pgfault_counts_retries = true;       // to 6.3: each entry of handle_mm_fault
   OvercommitHeuristic overcommit = OvercommitHeuristic::kTotalRam;
   unsigned overcommit_memory = 0;           // key: sysctl.vm.overcommit_memory
+  unsigned overcommit_ratio = 50;           // key: sysctl.vm.overcommit_ratio (mode 2)
+  std::uint64_t user_reserve_kbytes = 0;    // 0: as derived, min(3 % of free memory, 128 MiB) (mode 2)
   unsigned max_map_count = 65530;           // key: sysctl.vm.max_map_count
+  unsigned stack_guard_gap = 256;           // pages; boot option
   std::uint64_t min_free_kbytes = 0;        // 0: as the kernel derives it, raised for THP
 };
 

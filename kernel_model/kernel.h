@@ -3,6 +3,7 @@
 // A machine's kernel: physical memory, configuration, counters, processes.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,7 +13,9 @@
 #include "kernel_model/config.h"
 #include "kernel_model/types.h"
 #include "sim/bandwidth.h"
+#include "sim/cost_centre.h"
 #include "sim/engine.h"
+#include "sim/locks.h"
 
 namespace faultline::kernel {
 
@@ -34,12 +37,19 @@ class Process {
   std::uint64_t minflt = 0, majflt = 0;
 
   // The host's copy of the process's bytes must follow what the kernel discards or moves; the
-  // platform sets these.  Ranges are page aligned; called with the memory already gone.
+  // platform sets these.  Ranges are page aligned.  A range is called when its pages are about to go
+  // and no access of a later time can have reached them yet.
   std::function<void(Range)> on_discard;
   std::function<void(VirtAddr from, VirtAddr to, std::uint64_t bytes)> on_move;
   // Rises whenever a mapping that allowed an access stops allowing it (unmap, protect, discard):
   // caches of "this page may be accessed" compare it.
   std::uint64_t access_generation = 0;
+
+  // Contents of `range` are gone.
+  void discarded(Range range) {
+    ++access_generation;
+    if (on_discard) on_discard(range);
+  }
 
  private:
   Kernel& kernel_;
@@ -47,24 +57,52 @@ class Process {
   std::unique_ptr<Mm> mm_;
 };
 
+// The cost centres whose names the architecture decides.
+struct ArchCentres {
+  Centre user_fault_entry;            // el0_da, asm_exc_page_fault …
+  std::vector<Centre> fault_path;     // below it, outermost first
+  Centre syscall_entry;               // el0_svc, do_syscall_64 …
+  Centre clear_page;
+};
+
 class Kernel {
  public:
   // Everything is copied; `engine` must outlive the kernel.
   Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig& config);
   ~Kernel();
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
 
   // A process with the profile's layout (its program's VMAs, brk, mmap_base), nothing faulted in
   // except what a freshly exec'ed static program has touched.
   Process& create_process(std::string name);
 
-  [[nodiscard]] Engine& engine() const;
-  [[nodiscard]] const arch::Profile& profile() const;
-  [[nodiscard]] const KernelConfig& config() const;
-  [[nodiscard]] PhysMem& phys();
+  [[nodiscard]] Engine& engine() const { return engine_; }
+  [[nodiscard]] const arch::Profile& profile() const { return profile_; }
+  [[nodiscard]] const KernelConfig& config() const { return config_; }
+  [[nodiscard]] unsigned version() const { return version_; }   // config().version()
+  [[nodiscard]] PhysMem& phys() { return *phys_; }
   [[nodiscard]] SharedBandwidth& bandwidth(int node);   // costs.node_bandwidth each
-  [[nodiscard]] MmShared& mm_shared();
-  [[nodiscard]] Vmstat& vmstat();
-  [[nodiscard]] const std::vector<std::unique_ptr<Process>>& processes() const;
+  [[nodiscard]] MmShared& mm_shared() { return *mm_shared_; }
+  [[nodiscard]] Vmstat& vmstat() { return *vmstat_; }
+  [[nodiscard]] const ArchCentres& centres() const { return centres_; }
+  [[nodiscard]] LockCosts lock_costs() const;
+  [[nodiscard]] const std::vector<std::unique_ptr<Process>>& processes() const { return processes_; }
+
+  // Pages promised to mappings that may not be refused later (vm_committed_as).
+  std::uint64_t committed_pages = 0;
+
+ private:
+  Engine& engine_;
+  const arch::Profile profile_;
+  const KernelConfig config_;
+  const unsigned version_;
+  ArchCentres centres_;
+  std::unique_ptr<PhysMem> phys_;
+  std::vector<std::unique_ptr<SharedBandwidth>> bandwidth_;
+  std::unique_ptr<Vmstat> vmstat_;
+  std::unique_ptr<MmShared> mm_shared_;
+  std::vector<std::unique_ptr<Process>> processes_;
 };
 
 }  // namespace faultline::kernel
