@@ -42,7 +42,8 @@ class PageTables {
   void for_each_present(Range range, const std::function<void(Range, const PageView&)>& f) const;
 
   // unmap_vmas: clears `range` of `vma`, splitting PMD-mapped huge pages at its edges, flushing TLBs,
-  // freeing the pages after the flush in mmu_gather batches.
+  // freeing the pages after the flush in mmu_gather batches.  Callers have told the process that the
+  // contents go (Process::discarded).
   void zap_page_range(Task& task, Vma& vma, Range range);
   // free_pgtables: frees the tables that lie wholly in [floor, ceiling) around the unmapped `range`;
   // floor and ceiling are the ends of the neighbouring VMAs (0 and the top if there are none).
@@ -54,6 +55,11 @@ class PageTables {
   // move_page_tables of mremap.
   void move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to, VirtAddr new_start,
                         std::uint64_t bytes);
+
+  // Outside of virtual time: base pages that a program has in place when it starts, because exec and
+  // its start-up code have touched them.  A writable private VMA gets anonymous pages, a read-only
+  // file's VMA page-cache pages (rss_file), a VM_PFNMAP one entries that only need tables.
+  void map_at_start(Vma& vma, Range range);
 
   // Bytes of PTE+PMD+PUD tables incl. deposited ones (VmPTE * 1024).
   [[nodiscard]] std::uint64_t pgtables_bytes() const;
