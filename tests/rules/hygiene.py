@@ -11,7 +11,7 @@ from tree import FOLDERS
 MAX_LINES = 400
 MAX_FUNCTION = 60
 ROOT_FILES = {
-    "CMakeLists.txt", "CMakePresets.json", "CONTRIBUTING.md", "DESIGN.md", "LICENSE", "README.md",
+    "CMakeLists.txt", "CMakePresets.json", "embed.cmake", "CONTRIBUTING.md", "DESIGN.md", "LICENSE", "README.md",
     ".clang-format", ".clang-tidy", ".gitignore", ".gitattributes", "dev",
 }
 NO_FOLDERS = {"utils", "util", "common", "misc", "helpers"}
