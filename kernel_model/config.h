@@ -31,6 +31,9 @@ enum class DeferredSplitRule : std::uint8_t { kAnyUnmap, kPartiallyMapped };
 // mprotect makes exclusive dirty anonymous pages writable at once, so that no write fault follows:
 // never, base pages (6.0), huge pages too (6.2).
 enum class MprotectWritable : std::uint8_t { kNo, kBase, kHuge };
+// Per-CPU page lists: order 0 with batch 31 (4 KiB pages), the same with batch 63, or orders 0-3 and
+// the pageblock order with sizes from the low watermark.
+enum class PcpRules : std::uint8_t { k4_15, k4_19, k5_14 };
 
 struct KernelConfig {
   std::string preset;                       // "4.15"
@@ -69,6 +72,11 @@ struct KernelConfig {
   unsigned max_map_count = 65530;           // key: sysctl.vm.max_map_count
   unsigned stack_guard_gap = 256;           // pages; boot option
   std::uint64_t min_free_kbytes = 0;        // 0: as the kernel derives it, raised for THP
+  // Physical memory.
+  PcpRules pcp = PcpRules::k5_14;           // key: phys.pcp
+  unsigned min_free_kbytes_cap = 262'144;   // of the derived value, before it is raised for THP
+  unsigned watermark_scale_factor = 10;     // key: sysctl.vm.watermark_scale_factor
+  unsigned lru_batch = 15;                  // PAGEVEC_SIZE: pages that wait per CPU for the LRU
 };
 
 }  // namespace faultline::kernel

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Physical memory: NUMA nodes, each one zone with buddy free lists up to the machine's largest
-// order, per-CPU lists in front of them, watermarks.
+// Physical memory: NUMA nodes, each one zone with buddy free lists up to the machine's
+// largest order, per-CPU lists in front of them, watermarks.
 //
-// Stands for: mm/page_alloc.c (v4.15-6.18).  Model: one zone a node (no ZONE_DMA).
+// Stands for: mm/page_alloc.c (v4.15-6.18).  Model: one zone a node (no ZONE_DMA), lowmem
+// reserve 0.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "arch_profiles/profile.h"
 #include "kernel_model/config.h"
+#include "kernel_model/phys/buddy.h"
+#include "kernel_model/phys/page.h"
+#include "kernel_model/phys/pcp.h"
+#include "kernel_model/phys/watermarks.h"
 #include "kernel_model/types.h"
-#include "sim/task.h"
 
 namespace faultline::kernel {
 
@@ -24,45 +27,92 @@ enum class GfpReclaim : std::uint8_t { kNone, kKswapd, kDirectNoretry, kDirect }
 struct AllocRequest {
   unsigned order = 0;
   int preferred_node = 0;
-  bool this_node_only = false;      // __GFP_THISNODE
+  bool this_node_only = false;  // __GFP_THISNODE
   GfpReclaim reclaim = GfpReclaim::kDirect;
+  MigrateType type =
+      MigrateType::kMovable;  // page tables and other kernel memory: kUnmovable
 };
 
-// struct page, as much of it as the model needs.  Per frame: keep it small (16 bytes).
-struct Page {
-  enum Flags : std::uint16_t { kAnon = 1, kHead = 2, kTail = 4, kLazyfree = 8, kLru = 16, kActive = 32,
-    kSwapbacked = 64, kDirty = 128, kDeferredSplit = 256, kZeroPage = 512, kTable = 1024, kBuddy = 2048 };
-  std::uint16_t flags = 0;
-  std::uint8_t order = 0;           // of a head page
-  std::uint8_t node = 0;
-  std::int32_t mapcount = 0;        // PTE mappings of this page; PMD mappings are on the head
-  std::int32_t refcount = 0;
-  std::uint32_t link = 0;           // free list or LRU link
+// Since the start, in base pages.
+struct PhysStats {
+  std::uint64_t pgalloc_normal = 0, pgfree = 0;
 };
 
 class PhysMem {
  public:
   PhysMem(const arch::Profile& profile, const KernelConfig& config);
   ~PhysMem();
+  PhysMem(const PhysMem&) = delete;
+  PhysMem& operator=(const PhysMem&) = delete;
 
-  // One block of 1 << order frames, or nothing.  Tries the preferred node, then the others by
-  // distance, each against its low, then its min watermark.  Charges nothing: costs are the caller's.
+  // One block of 1 << order frames, or nothing.  Tries the preferred node, then the others
+  // by distance, each against its low, then its min watermark.  The head page has refcount
+  // 1, no flags, and its order and node set; the pages behind it are garbage.  Charges
+  // nothing: costs are the caller's.
   [[nodiscard]] std::optional<Pfn> alloc_pages(const AllocRequest& request, int cpu);
+  // `order` as it was allocated, or smaller pieces of a block that was split.
   void free_pages(Pfn pfn, unsigned order, int cpu);
+  // Empties the per-CPU lists of every CPU.
+  void drain_all_pages();
 
-  [[nodiscard]] Page& page(Pfn pfn);
-  [[nodiscard]] int node_of(Pfn pfn) const;
+  [[nodiscard]] Page& page(Pfn pfn) { return frames_[pfn]; }
+  [[nodiscard]] const Page& page(Pfn pfn) const { return frames_[pfn]; }
+  [[nodiscard]] int node_of(Pfn pfn) const { return node_of_block_[pfn.v >> max_order_]; }
+  [[nodiscard]] int nodes() const { return static_cast<int>(zones_.size()); }
 
-  [[nodiscard]] std::uint64_t total_pages() const;      // managed
-  [[nodiscard]] std::uint64_t free_pages_of(int node) const;   // incl. those on pcp lists
+  [[nodiscard]] std::uint64_t total_pages() const;  // managed
+  [[nodiscard]] std::uint64_t total_pages_of(int node) const;
+  [[nodiscard]] std::uint64_t free_pages_of(int node) const;  // incl. those on pcp lists
   [[nodiscard]] std::uint64_t free_pages_total() const;
-  [[nodiscard]] std::uint64_t free_blocks(int node, unsigned order) const;   // buddyinfo
-  struct Watermarks { std::uint64_t min = 0, low = 0, high = 0; };
+  [[nodiscard]] std::uint64_t nr_free_pages(
+      int node) const;  // NR_FREE_PAGES: without pcp lists
+  [[nodiscard]] std::uint64_t nr_free_pages() const;
+  [[nodiscard]] std::uint64_t free_blocks(int node, unsigned order) const;  // buddyinfo
+  using Watermarks = kernel::Watermarks;
   [[nodiscard]] Watermarks watermarks(int node) const;  // in pages
+  [[nodiscard]] std::uint64_t min_free_kbytes() const { return min_free_kbytes_; }
+  [[nodiscard]] unsigned pageblock_order() const { return pageblock_order_; }
+  [[nodiscard]] const PcpSizes& pcp_sizes_of(int node) const;
+  [[nodiscard]] const PhysStats& stats() const { return stats_; }
+
+  // Aborts if the free lists are not sound.
+  void check() const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Zone {
+    Buddy buddy;
+    std::uint64_t managed;
+    Watermarks marks;
+    PcpSizes pcp;
+    std::vector<int> fallback;  // this node, then the others, nearest first
+  };
+  enum class Mark : std::uint8_t { kLow, kMin };
+
+  void build_zones(const arch::Profile& profile, const KernelConfig& config);
+  void size_zones(const arch::Profile& profile, const KernelConfig& config);
+  [[nodiscard]] PerCpuPages& pcp(int cpu, int node) {
+    return pcps_[static_cast<std::size_t>(cpu) * zones_.size() +
+                 static_cast<std::size_t>(node)];
+  }
+  [[nodiscard]] std::optional<Pfn> get_page_from_freelist(const AllocRequest& request,
+                                                          int cpu, Mark mark);
+  [[nodiscard]] std::optional<Pfn> alloc_slowpath(const AllocRequest& request, int cpu);
+  [[nodiscard]] std::optional<Pfn> rmqueue(int node, unsigned order, MigrateType type,
+                                           int cpu);
+  [[nodiscard]] static bool watermark_ok(const Zone& zone, unsigned order,
+                                         std::uint64_t mark);
+  [[nodiscard]] const Zone& zone(int node) const {
+    return zones_[static_cast<std::size_t>(node)];
+  }
+
+  unsigned max_order_, pageblock_order_;
+  bool group_by_mobility_;
+  std::uint64_t min_free_kbytes_ = 0;
+  FrameTable frames_;
+  std::vector<std::uint8_t> node_of_block_;  // of each max-order block
+  std::vector<Zone> zones_;                  // one a node
+  std::vector<PerCpuPages> pcps_;            // [cpu][node]
+  PhysStats stats_;
 };
 
 }  // namespace faultline::kernel
