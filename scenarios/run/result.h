@@ -36,8 +36,8 @@ struct Expectation {
 
 struct StackShare {
   std::string stack;            // root;…;leaf
+  std::size_t user_frames = 0;  // the outermost ones, before the kernel's
   Duration self;                // running and spinning
-  bool kernel = false;          // the leaf is the kernel's
   Decimal share;                // of the busy time of all tasks
 };
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/run/evidence.h"
+
+#include <algorithm>
+
+namespace faultline::scenario {
+namespace {
+
+Duration in_state(const CentreTree::Node& node, TaskState state) {
+  return node.time[static_cast<std::size_t>(state)];
+}
+
+Frames frames_of(const CentreTree::Node* node) {
+  Frames frames;
+  for (; node != nullptr && node->parent != nullptr; node = node->parent)
+    frames.emplace_back(node->centre->name);
+  std::reverse(frames.begin(), frames.end());
+  return frames;
+}
+
+std::size_t user_frames_of(const CentreTree::Node* node) {
+  std::size_t n = 0;
+  for (; node != nullptr && node->parent != nullptr; node = node->parent) n += node->kernel ? 0 : 1;
+  return n;
+}
+
+Evidence::Lock lock_of(const LockStats& stats) {
+  Evidence::Lock lock{stats.name, stats.write, stats.read, {}};
+  for (const LockStats::Blame& b : stats.blames)
+    lock.blames.push_back({frames_of(b.waiter), frames_of(b.holder), b.waiter_mode, b.holder_mode,
+                           b.count, b.wait});
+  return lock;
+}
+
+}  // namespace
+
+Evidence gather_evidence(Engine& engine, Duration elapsed) {
+  Evidence e;
+  e.elapsed = elapsed;
+  e.cpus = static_cast<unsigned>(engine.shape().node_of_cpu.size());
+  e.tasks = static_cast<unsigned>(engine.tasks().size());
+  for (const CentreTree::Node& node : engine.centres().nodes()) {
+    const Duration running = in_state(node, TaskState::kRunning);
+    const Duration spinning = in_state(node, TaskState::kSpinning);
+    const Duration lock_wait = in_state(node, TaskState::kLockWait);
+    e.running += running;
+    e.spinning += spinning;
+    e.lock_wait += lock_wait;
+    e.runnable += in_state(node, TaskState::kRunnable);
+    e.sleeping += in_state(node, TaskState::kSleeping);
+    (node.kernel ? e.sys : e.user) += running + spinning;
+    if (running + spinning + lock_wait > Duration{})
+      e.stacks.push_back({frames_of(&node), user_frames_of(&node), running + spinning, spinning, lock_wait});
+  }
+  for (const LockStats& stats : engine.locks().all()) e.locks.push_back(lock_of(stats));
+  return e;
+}
+
+}  // namespace faultline::scenario
