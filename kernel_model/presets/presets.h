@@ -19,11 +19,18 @@ namespace faultline::kernel {
 [[nodiscard]] std::vector<std::string> list_presets();
 // Precondition: `name` is one of list_presets().
 [[nodiscard]] KernelConfig load_preset(std::string_view name);
+[[nodiscard]] std::string preset_title(std::string_view name);  // the same precondition
 
 // The dotted keys of all switches, sorted.
 [[nodiscard]] const std::vector<std::string>& switch_keys();
 // Turns one switch; InputError at value.place if the value isn't accepted.
 // Precondition: `key` is one of switch_keys().  Messages name it "kernel." + key.
 void set_switch(KernelConfig& config, std::string_view key, const Node& value);
+
+// Every switch with its value as it would be written, in the order of switch_keys().
+struct SwitchValue {
+  std::string key, value, about;
+};
+[[nodiscard]] std::vector<SwitchValue> describe(const KernelConfig& config);
 
 }  // namespace faultline::kernel

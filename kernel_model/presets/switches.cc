@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_model/presets/switches.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "sim/check.h"
+
+namespace faultline::kernel {
+namespace {
+
+// How an enumerator is written.
+template <typename E>
+struct Name {
+  std::string_view text;
+  E value;
+};
+
+constexpr Name<RwSemRules> kRwSem[] = {{"4.15", RwSemRules::k4_15},
+                                       {"5.3", RwSemRules::k5_3}};
+constexpr Name<VmaLock> kVmaLock[] = {{"no", VmaLock::kNo},     {"6.4", VmaLock::k6_4},
+                                      {"6.5", VmaLock::k6_4},   {"6.8", VmaLock::k6_8},
+                                      {"6.12", VmaLock::k6_12}, {"6.18", VmaLock::k6_18}};
+constexpr Name<SplitPtlock> kSplit[] = {{"by_arch", SplitPtlock::kByArch},
+                                        {"yes", SplitPtlock::kYes},
+                                        {"no", SplitPtlock::kNo}};
+constexpr Name<ThpEnabled> kEnabled[] = {{"always", ThpEnabled::kAlways},
+                                         {"madvise", ThpEnabled::kMadvise},
+                                         {"never", ThpEnabled::kNever}};
+constexpr Name<ThpDefrag> kDefrag[] = {{"always", ThpDefrag::kAlways},
+                                       {"defer", ThpDefrag::kDefer},
+                                       {"defer+madvise", ThpDefrag::kDeferMadvise},
+                                       {"madvise", ThpDefrag::kMadvise},
+                                       {"never", ThpDefrag::kNever}};
+constexpr Name<ThpMmapAlign> kAlign[] = {{"no", ThpMmapAlign::kNo},
+                                         {"at_least_pmd", ThpMmapAlign::kAtLeastPmd},
+                                         {"multiple_of_pmd", ThpMmapAlign::kMultipleOfPmd}};
+constexpr Name<ZeroPmdWrite> kHugeWrite[] = {{"alloc_thp", ZeroPmdWrite::kAllocThp},
+                                             {"split", ZeroPmdWrite::kSplit}};
+constexpr Name<DeferredSplitRule> kDeferred[] = {
+    {"any_unmap", DeferredSplitRule::kAnyUnmap},
+    {"partially_mapped", DeferredSplitRule::kPartiallyMapped}};
+constexpr Name<MprotectWritable> kMprotect[] = {{"no", MprotectWritable::kNo},
+                                                {"base", MprotectWritable::kBase},
+                                                {"huge", MprotectWritable::kHuge}};
+constexpr Name<OvercommitHeuristic> kOvercommit[] = {
+    {"free_now", OvercommitHeuristic::kFreeNow},
+    {"total_ram", OvercommitHeuristic::kTotalRam}};
+constexpr Name<RssStatRule> kRss[] = {{"task_cache", RssStatRule::kTaskCache},
+                                      {"percpu", RssStatRule::kPercpu},
+                                      {"exact", RssStatRule::kExact}};
+constexpr Name<PcpRules> kPcp[] = {
+    {"4.15", PcpRules::k4_15}, {"4.19", PcpRules::k4_19}, {"5.14", PcpRules::k5_14}};
+
+template <auto Field, const auto& Names>
+constexpr Switch choice(std::string_view key, std::string_view about) {
+  return {key, about,
+          [](KernelConfig& config, const Node& value, std::string_view name) {
+            std::vector<std::string> accepted;
+            for (const auto& n : Names) accepted.emplace_back(n.text);
+            config.*Field = Names[as_choice(value, name, accepted)].value;
+          },
+          [](const KernelConfig& config) {
+            for (const auto& n : Names)
+              if (n.value == config.*Field) return std::string(n.text);
+            FAULTLINE_CHECK(!"an enumerator has no name");
+            return std::string();
+          }};
+}
+
+template <auto Field>
+constexpr Switch flag(std::string_view key, std::string_view about) {
+  return {key, about,
+          [](KernelConfig& config, const Node& value, std::string_view name) {
+            config.*Field = as_boolean(value, name);
+          },
+          [](const KernelConfig& config) {
+            return std::string(config.*Field ? "true" : "false");
+          }};
+}
+
+template <auto Field, std::int64_t Min, std::int64_t Max>
+constexpr Switch number(std::string_view key, std::string_view about) {
+  return {key, about,
+          [](KernelConfig& config, const Node& value, std::string_view name) {
+            using T = std::remove_reference_t<decltype(config.*Field)>;
+            config.*Field = static_cast<T>(as_integer(value, name, Min, Max));
+          },
+          [](const KernelConfig& config) { return std::to_string(config.*Field); }};
+}
+
+constexpr std::int64_t kAny = std::int64_t{1} << 40;
+using C = KernelConfig;
+
+constexpr Switch kSwitches[] = {
+    flag<&C::pgfault_counts_retries>("counters.pgfault_counts_retries",
+                                     "a fault that is tried again counts each time"),
+    choice<&C::rss_stat, kRss>("counters.rss_stat", "how far VmRSS may lag"),
+    flag<&C::madvise_vma_lock>("locks.madvise_vma_lock",
+                               "MADV_DONTNEED and MADV_FREE take the VMA's lock alone"),
+    choice<&C::per_vma_lock, kVmaLock>("locks.per_vma_lock", "rules of the per-VMA lock"),
+    choice<&C::rwsem, kRwSem>("locks.rwsem", "rules of mmap_lock"),
+    choice<&C::split_pmd_ptlock, kSplit>(
+        "locks.split_pmd_ptlock", "a PMD lock for each table page, or one for the mm"),
+    flag<&C::brk_full_merge>("mm.brk_full_merge", "the heap may merge with the bss below"),
+    flag<&C::map_stack_nohugepage>("mm.map_stack_nohugepage",
+                                   "MAP_STACK means VM_NOHUGEPAGE"),
+    flag<&C::merge_into_unfaulted>("mm.merge_into_unfaulted",
+                                   "a faulted VMA joins one without anon_vma"),
+    choice<&C::mprotect_writable, kMprotect>(
+        "mm.mprotect_writable", "pages mprotect makes writable without a fault"),
+    flag<&C::munmap_downgrade>("mm.munmap_downgrade",
+                               "munmap zaps under mmap_lock for read"),
+    choice<&C::overcommit, kOvercommit>("mm.overcommit_heuristic",
+                                        "what overcommit mode 0 refuses"),
+    number<&C::stack_guard_gap, 0, 1 << 20>("mm.stack_guard_gap",
+                                            "pages kept below a stack"),
+    number<&C::lru_batch, 1, 1024>("phys.lru_batch", "pages that wait per CPU for the LRU"),
+    number<&C::min_free_kbytes_cap, 128, kAny>("phys.min_free_kbytes_cap",
+                                               "largest derived min_free_kbytes"),
+    choice<&C::pcp, kPcp>("phys.pcp", "orders and sizes of the per-CPU page lists"),
+    number<&C::max_map_count, 1, INT32_MAX>("sysctl.vm.max_map_count", "VMAs of a process"),
+    number<&C::min_free_kbytes, 0, kAny>("sysctl.vm.min_free_kbytes",
+                                         "reserve; 0: as the kernel derives it"),
+    number<&C::overcommit_memory, 0, 2>("sysctl.vm.overcommit_memory", "overcommit mode"),
+    number<&C::overcommit_ratio, 0, 1'000'000>("sysctl.vm.overcommit_ratio",
+                                               "percent of RAM in overcommit mode 2"),
+    number<&C::user_reserve_kbytes, 0, kAny>("sysctl.vm.user_reserve_kbytes",
+                                             "kept back in overcommit mode 2; 0: derived"),
+    number<&C::watermark_scale_factor, 1, 3000>(
+        "sysctl.vm.watermark_scale_factor",
+        "distance of the watermarks, 1/10000 of a zone"),
+    choice<&C::cow_huge, kHugeWrite>("transparent_hugepage.cow_huge",
+                                     "a write to a huge page shared by fork"),
+    choice<&C::deferred_split, kDeferred>("transparent_hugepage.deferred_split",
+                                          "what queues a huge page for splitting"),
+    choice<&C::thp_defrag, kDefrag>("transparent_hugepage.defrag",
+                                    "effort to get a huge page at a fault"),
+    choice<&C::thp_enabled, kEnabled>("transparent_hugepage.enabled",
+                                      "which mappings get huge pages"),
+    flag<&C::thp_fault_fallback_charge>("transparent_hugepage.fault_fallback_charge",
+                                        "the counter thp_fault_fallback_charge exists"),
+    choice<&C::thp_mmap_align, kAlign>("transparent_hugepage.mmap_align",
+                                       "mappings that mmap places on a PMD boundary"),
+    flag<&C::thp_strictly_local>("transparent_hugepage.strictly_local",
+                                 "huge pages from the local node or not at all"),
+    flag<&C::use_zero_page>("transparent_hugepage.use_zero_page",
+                            "reads map the huge zero page"),
+    choice<&C::zero_pmd_write, kHugeWrite>("transparent_hugepage.zero_pmd_write",
+                                           "a write to the huge zero page"),
+};
+static_assert(std::ranges::is_sorted(kSwitches, {}, &Switch::key));
+
+}  // namespace
+
+std::span<const Switch> all_switches() {
+  return kSwitches;
+}
+
+}  // namespace faultline::kernel
