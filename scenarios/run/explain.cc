@@ -149,11 +149,6 @@ FunctionTime largest_change(const Evidence& base, const Evidence& run) {
   return best;
 }
 
-Decimal value_of(const VariantResult& v, std::string_view metric) {
-  const Metric* m = v.metric(metric);
-  return m == nullptr ? Decimal{} : m->value;
-}
-
 // Changes below this share of the first variant's value are called none.
 constexpr std::int64_t kNoChangePercent = 2;
 
@@ -161,6 +156,24 @@ bool matters(Decimal before, Decimal now) {
   const Decimal d = now - before;
   const Decimal size(d.units() < 0 ? -d.units() : d.units(), d.decimals());
   return compare(Decimal::ratio(size, before, 4), Decimal(kNoChangePercent, 2)) >= 0;
+}
+
+// One sentence without its subject.
+std::string difference(const Evidence& base, const Evidence& run) {
+  const Decimal before = Decimal::seconds(base.elapsed);
+  const Decimal now = Decimal::seconds(run.elapsed);
+  const Decimal busy_before = Decimal::seconds(base.busy());
+  const Decimal busy_now = Decimal::seconds(run.busy());
+  std::string s = "elapsed " + say_change(before, now) + ", CPU time " + say_change(busy_before, busy_now);
+  if (!matters(before, now) && !matters(busy_before, busy_now)) return "no difference: " + s + ".";
+  s += ", CPUs busy " + say_ratio(base.busy(), base.elapsed) + " -> " +
+       say_ratio(run.busy(), run.elapsed);
+  const FunctionTime change = largest_change(base, run);
+  if (change.busy != Duration{})
+    s += "; most of it in " + change.name + (change.busy > Duration{} ? " (+" : " (") +
+         say_seconds(change.busy) + " of CPU time)";
+  return s + "; time asleep for locks " +
+         say_change(Decimal::seconds(base.lock_wait), Decimal::seconds(run.lock_wait)) + ".";
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -194,45 +207,25 @@ std::vector<std::string> explain(const Evidence& run) {
   return out;
 }
 
-std::vector<std::string> explain_difference(const Evidence& base, const std::string& base_name,
-                                            const Evidence& run) {
-  const Decimal before = Decimal::seconds(base.elapsed);
-  const Decimal now = Decimal::seconds(run.elapsed);
-  if (!matters(before, now) && !matters(Decimal::seconds(base.busy()), Decimal::seconds(run.busy())))
-    return {};
-  std::string s = "Against " + base_name + ": elapsed " + say_change(before, now) + ", CPUs busy " +
-                  say_ratio(base.busy(), base.elapsed) + " -> " + say_ratio(run.busy(), run.elapsed);
-  const FunctionTime change = largest_change(base, run);
-  if (change.busy != Duration{})
-    s += ", CPU time in " + change.name + (change.busy > Duration{} ? " +" : " ") +
-         say_seconds(change.busy);
-  s += ", time asleep for locks " +
-       say_change(Decimal::seconds(base.lock_wait), Decimal::seconds(run.lock_wait)) + ".";
-  return {s};
-}
-
-std::vector<std::string> compare_variants(const std::vector<VariantResult>& variants) {
+std::vector<std::string> compare_variants(const std::vector<NamedEvidence>& runs) {
   std::vector<std::string> out;
-  if (variants.size() < 2) return out;
-  const VariantResult& base = variants.front();
-  const Decimal elapsed = value_of(base, "elapsed_s");
-  const Decimal sys = value_of(base, "sys_s");
+  if (runs.size() < 2) return out;
+  const NamedEvidence& base = runs.front();
   std::vector<std::string> faster, slower, same;
-  for (std::size_t i = 1; i < variants.size(); ++i) {
-    const VariantResult& v = variants[i];
-    const Decimal own = value_of(v, "elapsed_s");
-    out.push_back(v.name + ": elapsed " + say_change(elapsed, own) + ", sys " +
-                  say_change(sys, value_of(v, "sys_s")) + ", CPUs busy " +
-                  say_value(value_of(base, "cpus_busy")) + " -> " + say_value(value_of(v, "cpus_busy")));
-    (!matters(elapsed, own) ? same : compare(own, elapsed) < 0 ? faster : slower).push_back(v.name);
+  for (std::size_t i = 1; i < runs.size(); ++i) {
+    const Evidence& run = *runs[i].run;
+    out.push_back(runs[i].name + ": " + difference(*base.run, run));
+    const bool alike =
+        !matters(Decimal::seconds(base.run->elapsed), Decimal::seconds(run.elapsed));
+    (alike ? same : run.elapsed < base.run->elapsed ? faster : slower).push_back(runs[i].name);
   }
-  std::string s = "Against " + base.name + ", ";
   std::vector<std::string> parts;
   if (!faster.empty()) parts.push_back("faster: " + list_of(faster));
   if (!slower.empty()) parts.push_back("slower: " + list_of(slower));
   if (!same.empty())
     parts.push_back("no difference in elapsed time (below " + std::to_string(kNoChangePercent) +
                     " %): " + list_of(same));
+  std::string s = "Against " + base.name + ", ";
   for (std::size_t i = 0; i < parts.size(); ++i) s += (i == 0 ? "" : "; ") + parts[i];
   out.push_back(s + ".");
   return out;

@@ -11,21 +11,20 @@
 #include <vector>
 
 #include "scenarios/run/evidence.h"
-#include "scenarios/run/result.h"
 
 namespace faultline::scenario {
 
 // Where the time went and which lock was waited for, held by whom: two to five sentences.
 [[nodiscard]] std::vector<std::string> explain(const Evidence& run);
 
-// What sets `run` apart from `base`: one sentence, or none if they are alike.
-[[nodiscard]] std::vector<std::string> explain_difference(const Evidence& base,
-                                                          const std::string& base_name,
-                                                          const Evidence& run);
+struct NamedEvidence {
+  std::string name;
+  const Evidence* run = nullptr;
+};
 
-// One line a variant after the first: how its times and parallelism compare with the first's; then
-// which of the changes matter and which don't.
-[[nodiscard]] std::vector<std::string> compare_variants(const std::vector<VariantResult>& variants);
+// One sentence a variant after the first: what sets it apart from the first.  Then one that sorts
+// them by whether they are faster, slower or alike.
+[[nodiscard]] std::vector<std::string> compare_variants(const std::vector<NamedEvidence>& runs);
 
 // Time in each function itself, over all stacks, longest first (equal ones in order of first use).
 struct FunctionTime {

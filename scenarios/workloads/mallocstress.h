@@ -88,14 +88,16 @@ void mallocstress_round(P& p, Allocator& allocator, unsigned scheme, std::uint64
 }
 
 template <alloc::ThreadedPlatform P, typename Allocator>
-Outcome mallocstress(P& p, Allocator& allocator, const Params& params) {
+Outcome mallocstress(P& p, Allocator& allocator, const Params& params, Progress& progress) {
   struct Shared {
     Allocator& allocator;
     std::uint64_t loops, maxptrs;
+    Progress& progress;
     std::vector<MallocstressThread> threads;
-  } shared{allocator, params.bytes("loops"), params.bytes("maxptrs"), {}};
+  } shared{allocator, params.bytes("loops"), params.bytes("maxptrs"), progress, {}};
   const auto threads = static_cast<unsigned>(params.number("threads"));
   shared.threads.resize(threads);
+  progress.total = threads * shared.loops;
 
   p.run_threads(
       threads,
@@ -103,9 +105,11 @@ Outcome mallocstress(P& p, Allocator& allocator, const Params& params) {
         auto& s = *static_cast<Shared*>(arg);
         const typename P::Frame frame(thread_platform, mallocstress_places::kAllocMem);
         std::vector<alloc::Addr> blocks;
-        for (std::uint64_t loop = 0; loop < s.loops; ++loop)
+        for (std::uint64_t loop = 0; loop < s.loops; ++loop) {
           mallocstress_round(thread_platform, s.allocator, index % SizeSeries::kSchemes,
                              s.maxptrs, blocks, s.threads[index]);
+          s.progress.done.fetch_add(1, std::memory_order_relaxed);
+        }
       },
       &shared);
 

@@ -8,6 +8,7 @@
 // themselves vanish from archives, and a table can be read.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -63,6 +64,11 @@ class Params {
  private:
   const WorkloadDecl* decl_;
   std::map<std::string, std::int64_t, std::less<>> values_;
+};
+
+// How far a run is, for whoever watches it from another host thread; results don't depend on it.
+struct Progress {
+  std::atomic<std::uint64_t> done{0}, total{0};   // in the workload's own steps
 };
 
 // What a workload says of its own run.  A workload that found something it may not find (a block

@@ -82,6 +82,13 @@ struct CountingAllocator {
 
 static_assert(alloc::ThreadedPlatform<CountingPlatform>);
 
+Outcome stress(CountingPlatform& p, CountingAllocator& a, const Params& params) {
+  Progress progress;
+  const Outcome out = mallocstress(p, a, params, progress);
+  EXPECT_EQ(progress.done, progress.total);
+  return out;
+}
+
 Params params_of(std::string_view workload, std::initializer_list<std::pair<const char*, std::int64_t>> set) {
   Params params(*find(workload));
   for (const auto& [name, value] : set) params.set(name, value);
@@ -116,7 +123,7 @@ TEST(Mallocstress, SleepsAfterEachMallocEachFreeAndEachRound) {
   CountingPlatform p;
   CountingAllocator a;
   a.limit = 274'877'906'943;  // one byte less than the 36th block of scheme 1
-  const Outcome out = mallocstress(p, a, params_of("mallocstress", {{"threads", 4}, {"loops", 3}}));
+  const Outcome out = stress(p, a, params_of("mallocstress", {{"threads", 4}, {"loops", 3}}));
   EXPECT_EQ(out.failure, "");
   EXPECT_EQ(a.sizes.size(), out.counts.at("mallocs"));
   EXPECT_EQ(a.freed.size(), out.counts.at("frees"));
@@ -129,7 +136,7 @@ TEST(Mallocstress, SleepsAfterEachMallocEachFreeAndEachRound) {
 TEST(Mallocstress, FreesInTheOrderOfAllocation) {
   CountingPlatform p;
   CountingAllocator a;
-  mallocstress(p, a, params_of("mallocstress", {{"threads", 1}, {"loops", 1}, {"maxptrs", 4}}));
+  stress(p, a, params_of("mallocstress", {{"threads", 1}, {"loops", 1}, {"maxptrs", 4}}));
   EXPECT_EQ(a.freed, (std::vector<alloc::Addr>{32, 48, 64, 80}));
   EXPECT_EQ(p.words, (std::map<alloc::Addr, std::uint64_t>{{32, 0}, {48, 1}, {64, 2}, {80, 3}}));
 }
@@ -139,7 +146,7 @@ TEST(Mallocstress, NoticesABlockThatLostItsContent) {
   CountingAllocator a;
   a.spoil = true;
   const Outcome out =
-      mallocstress(p, a, params_of("mallocstress", {{"threads", 1}, {"loops", 1}, {"maxptrs", 4}}));
+      stress(p, a, params_of("mallocstress", {{"threads", 1}, {"loops", 1}, {"maxptrs", 4}}));
   EXPECT_EQ(out.failure, "3 blocks lost what was written to them");
 }
 

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a workload's name to its code, for any platform and allocator.
+#pragma once
+
+#include "scenarios/workloads/mallocstress.h"
+#include "scenarios/workloads/touch.h"
+#include "scenarios/workloads/workload.h"
+#include "sim/check.h"
+
+namespace faultline::workloads {
+
+template <alloc::ThreadedPlatform P, typename Allocator>
+Outcome run(P& p, Allocator& allocator, const Params& params, Progress& progress) {
+  const std::string_view name = params.decl().name;
+  if (name == "mallocstress") return mallocstress(p, allocator, params, progress);
+  if (name == "touch") return touch(p, params);
+  FAULTLINE_CHECK(!"a workload that is declared but not dispatched");
+  return {};
+}
+
+}  // namespace faultline::workloads
