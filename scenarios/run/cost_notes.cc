@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/run/cost_notes.h"
+
+#include "arch_profiles/units.h"
+
+namespace faultline::scenario {
+namespace {
+
+const char* text_of(arch::Confidence c) {
+  switch (c) {
+    case arch::Confidence::kMeasured: return "measured";
+    case arch::Confidence::kPublished: return "published";
+    case arch::Confidence::kDerived: return "derived";
+    case arch::Confidence::kAssumed: return "assumed";
+    case arch::Confidence::kCalibration: return "calibration";
+  }
+  return "unknown";
+}
+
+CostNote note(const arch::Profile& profile, const char* name, std::uint64_t value,
+              Dimension dimension) {
+  CostNote n{name, format_quantity(value, dimension), "default", ""};
+  const auto source = profile.cost_sources.find(name);
+  if (source != profile.cost_sources.end()) {
+    n.confidence = text_of(source->second.confidence);
+    n.source = source->second.source;
+  }
+  return n;
+}
+
+}  // namespace
+
+std::vector<CostNote> cost_notes(const arch::Profile& profile) {
+  std::vector<CostNote> all;
+#define X(name, text)                                                                   \
+  all.push_back(note(profile, #name, static_cast<std::uint64_t>(profile.costs.name.count_ps()), \
+                     Dimension::kTime));
+  FAULTLINE_TIME_COSTS(X)
+#undef X
+#define X(name, text) all.push_back(note(profile, #name, profile.costs.name, Dimension::kRate));
+  FAULTLINE_RATE_COSTS(X)
+#undef X
+  return all;
+}
+
+}  // namespace faultline::scenario
