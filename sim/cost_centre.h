@@ -22,6 +22,7 @@ namespace faultline {
 // What a task is doing with its time.  Running and spinning occupy a CPU; the others don't.
 enum class TaskState : std::uint8_t { kRunning, kSpinning, kLockWait, kRunnable, kSleeping };
 inline constexpr std::size_t kTaskStates = 5;
+[[nodiscard]] std::string_view name_of(TaskState state);
 
 // A named place.  Identity is the object's address: declare one `inline constexpr` object a
 // name (or keep run-time ones in a container with stable addresses).
@@ -33,11 +34,12 @@ struct Centre {
 class CentreTree {
  public:
   struct Node {
-    const Centre* centre;
+    const Centre* centre;  // null for the root
     Node* parent;          // null for the root
     bool kernel;           // this centre or one above it is the kernel's
     std::array<Duration, kTaskStates> time{};
-    std::vector<Node*> children;  // in order of first use
+    std::vector<Node*> children{};  // in order of first use
+    Node* last_child = nullptr;     // the child asked for last: most calls repeat
     void add(TaskState s, Duration d) { time[static_cast<std::size_t>(s)] += d; }
   };
 
@@ -50,15 +52,14 @@ class CentreTree {
 
   // The child of `parent` for `centre`; made on first use.
   Node* child(Node* parent, const Centre& centre) {
-    for (Node* n : parent->children)
-      if (n->centre == &centre) return n;
-    return make_child(parent, centre);
+    if (Node* last = parent->last_child; last != nullptr && last->centre == &centre) return last;
+    return find_child(parent, centre);
   }
   // "a;b;c", root left out.
   [[nodiscard]] static std::string path(const Node& node);
 
  private:
-  Node* make_child(Node* parent, const Centre& centre);
+  Node* find_child(Node* parent, const Centre& centre);
   std::deque<Node> nodes_;
 };
 

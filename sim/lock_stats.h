@@ -4,6 +4,7 @@
 // whom.  Locks of one class (every page-table lock, every VMA lock) share one entry.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -23,8 +24,19 @@ struct LockStats {
     std::uint64_t contended = 0;
     Duration wait, wait_max;
     Duration hold, hold_max;
+
+    void waited(Duration d) {
+      ++contended;
+      wait += d;
+      if (wait_max < d) wait_max = d;
+    }
+    void held(Duration d) {
+      hold += d;
+      if (hold_max < d) hold_max = d;
+    }
   };
   Side write, read;
+  [[nodiscard]] Side& side(LockMode mode) { return mode == LockMode::kWrite ? write : read; }
 
   // "waiter's place waited so long while holder's place held it": places are attribution nodes
   // at the time of the wait's start.
@@ -34,11 +46,14 @@ struct LockStats {
     const CentreTree::Node* holder;
     LockMode holder_mode;
     std::uint64_t count = 0;
-    Duration wait;
+    Duration wait{};
   };
   std::vector<Blame> blames;  // in order of first occurrence
   void blame(const CentreTree::Node* waiter, LockMode wm, const CentreTree::Node* holder,
              LockMode hm, Duration wait);
+
+ private:
+  std::size_t last_blamed_ = 0;  // most waits repeat the pair before
 };
 
 class LockRegistry {

@@ -13,7 +13,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "sim/cost_centre.h"
 #include "sim/time.h"
@@ -22,6 +26,7 @@ namespace faultline {
 
 class Engine;
 class Fiber;
+class Task;
 
 using TaskId = std::uint32_t;  // order of creation, from 0
 
@@ -34,45 +39,74 @@ struct TaskUsage {
   std::uint64_t involuntary_switches = 0;
 };
 
+// Told when a task leaves its CPU (blocks or is preempted) and when it is back on one: for locks
+// whose waiters spin only while the owner runs.  See Engine::watch.
+class CpuWatcher {
+ public:
+  virtual void on_cpu_change(Task& task, bool on_cpu) = 0;
+
+ protected:
+  ~CpuWatcher() = default;
+};
+
 class Task {
  public:
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
+  ~Task();
 
   [[nodiscard]] TaskId id() const { return id_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] Engine& engine() const { return *engine_; }
   [[nodiscard]] Time now() const { return now_; }
+  [[nodiscard]] Time started() const { return started_; }
   [[nodiscard]] int cpu() const { return cpu_; }
   [[nodiscard]] int node() const { return node_; }  // NUMA node of cpu()
   [[nodiscard]] const TaskUsage& usage() const { return usage_; }
-  [[nodiscard]] bool finished() const { return finished_; }
+  [[nodiscard]] bool finished() const { return phase_ == Phase::kFinished; }
 
   // Private work on the CPU, booked where the task stands (or at one leaf below it).
   void charge(Duration d) { book(where_, TaskState::kRunning, d); }
-  void charge(const Centre& leaf, Duration d);
+  void charge(const Centre& leaf, Duration d) {
+    book(tree_->child(where_, leaf), TaskState::kRunning, d);
+  }
 
   // Waits (in virtual time) until no other task or event is earlier than this task.  Preempts the
   // task here if its slice is over and another one waits for its CPU, unless preemption is off.
-  void sync();
+  void sync() {
+    if (now_ < *horizon_) [[likely]] return;
+    sync_slow();
+  }
 
   // Long work: as charge + sync, but split at slice ends so that other tasks get the CPU.
   void work(Duration d);
 
-  // Off the CPU for `d` plus the machine's timer slack, plus the wait for a CPU.
+  // Off the CPU for `d` plus the machine's timer slack, plus the wait for a CPU.  Ends early if
+  // somebody calls Engine::wake.
   void sleep(Duration d);
 
   // Off the CPU until somebody calls Engine::wake.  `state` says how the wait is booked.
+  // No time may have passed since the last sync: what made the task block must still be true.
   void block(TaskState state);
 
-  // Waits without giving up the CPU until Engine::wake (queued spinlocks, optimistic spinning).
+  // Waits without giving up the CPU until Engine::wake (queued spinlocks).  As block: after sync.
   void spin();
+
+  // What this task waits for: shown if the run comes to a deadlock.  Pass {} when it is over.
+  void set_waiting_for(std::string_view what, const Task* holder = nullptr) {
+    waiting_for_ = what;
+    waiting_on_ = holder;
+  }
 
   void preempt_disable() { ++preempt_count_; }
   void preempt_enable() { --preempt_count_; }
+  [[nodiscard]] bool preemptible() const { return preempt_count_ == 0; }
 
   // Where the task stands in the attribution tree.
   [[nodiscard]] CentreTree::Node* where() const { return where_; }
+  [[nodiscard]] CentreTree::Node* below(const Centre& centre) const {
+    return tree_->child(where_, centre);
+  }
   void stand_at(CentreTree::Node* node) { where_ = node; }
 
   // One pointer for the layer above (the process of this thread, the platform's thread data).
@@ -80,27 +114,61 @@ class Task {
 
  private:
   friend class Engine;
-  Task() = default;
-  void book(CentreTree::Node* node, TaskState state, Duration d);
+  enum class Phase : std::uint8_t {
+    kNew,       // starts when its entry comes
+    kOnCpu,     // runs, or will run on when its entry or a wake comes
+    kQueued,    // waits for its CPU
+    kBlocked,   // waits for a wake; with an entry: asleep until then
+    kFinished
+  };
+
+  Task();
+  void sync_slow();
+  void book(CentreTree::Node* node, TaskState state, Duration d) {
+    now_ += d;
+    node->add(state, d);
+    usage_.state[static_cast<std::size_t>(state)] += d;
+    if (state <= TaskState::kSpinning) (node->kernel ? usage_.sys : usage_.user) += d;
+  }
+
+  Time now_;
+  const Time* horizon_ = nullptr;  // the engine's: nobody else is due before it
+  CentreTree::Node* where_ = nullptr;
+  CentreTree* tree_ = nullptr;
+  TaskUsage usage_;
+  int cpu_ = 0;
+  int node_ = 0;
+  int preempt_count_ = 0;
+
+  Phase phase_ = Phase::kNew;
+  TaskState waiting_as_ = TaskState::kRunning;  // how the time from now_ to the next entry is booked
+  bool waiting_ = false;          // time has to be booked when it goes on
+  bool staying_ = false;          // waits on its CPU (work, spin)
+  bool stop_on_resched_ = false;  // ... and goes on when another task should have the CPU
+  bool woken_ = false;            // put on a CPU or its queue by a wake, hasn't run since
+  bool daemon_ = false;
+  bool stopping_ = false;         // to be unwound
+  std::uint64_t entry_order_ = 0;  // of its valid entry in the event queue; 0: none
+  Time entry_time_;
+  Time slice_end_;
+  Time started_;
 
   TaskId id_ = 0;
   std::string name_;
   Engine* engine_ = nullptr;
-  Fiber* fiber_ = nullptr;
-  Time now_;
-  Time slice_end_;
-  int cpu_ = -1;
-  int node_ = 0;
-  int preempt_count_ = 0;
-  bool finished_ = false;
-  CentreTree::Node* where_ = nullptr;
-  TaskUsage usage_;
+  std::unique_ptr<Fiber> fiber_;
+  std::function<void(Task&)> body_;
+  std::vector<CpuWatcher*> watchers_;
+  std::string_view waiting_for_;
+  const Task* waiting_on_ = nullptr;
 };
 
 // Stands one level deeper while it lives.
 class Scope {
  public:
-  Scope(Task& task, const Centre& centre);
+  Scope(Task& task, const Centre& centre) : task_(task), saved_(task.where()) {
+    task.stand_at(task.below(centre));
+  }
   ~Scope() { task_.stand_at(saved_); }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;

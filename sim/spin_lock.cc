@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contended paths of the queued spinlock.
+#include "sim/spin_lock.h"
+
+#include "sim/check.h"
+
+namespace faultline {
+namespace {
+constexpr Centre kSlowpath{"native_queued_spin_lock_slowpath", true};
+}
+
+SpinLock::~SpinLock() { FAULTLINE_CHECK(waiters_.empty()); }
+
+void SpinLock::wait(Task& task) {
+  FAULTLINE_CHECK_NE(owner_, &task);
+  const Time start = task.now();
+  const CentreTree::Node* holder = owner_->where();
+  Waiter me{&task};
+  waiters_.push(me);
+  {
+    const Scope slowpath(task, kSlowpath);
+    task.set_waiting_for(stats_->name, owner_);
+    task.spin();
+    task.set_waiting_for({});
+  }
+  FAULTLINE_CHECK_EQ(owner_, &task);
+  const Duration waited = task.now() - start;
+  stats_->write.waited(waited);
+  stats_->blame(task.where(), LockMode::kWrite, holder, LockMode::kWrite, waited);
+}
+
+void SpinLock::hand_over(Task& task) {
+  FAULTLINE_CHECK_EQ(owner_, &task);
+  Task& next = *waiters_.pop().task;
+  own(next, task.now() + costs_.handover);
+  engine_->wake(next, held_since_);
+}
+
+}  // namespace faultline

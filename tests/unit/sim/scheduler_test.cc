@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who gets which CPU, and for how long.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sim/engine.h"
+#include "sim/spin_lock.h"
+#include "tests/unit/sim/machine.h"
+
+namespace faultline {
+namespace {
+
+using namespace time_literals;
+
+Duration in_state(const Task& t, TaskState s) { return t.usage().state[std::size_t(s)]; }
+
+TEST(Scheduler, TwoTasksTakeTurnsInSlices) {
+  Engine engine(cpus(1), {.slice = 4_ms});
+  Task& a = engine.spawn("a", [](Task& t) { t.work(10_ms); });
+  Task& b = engine.spawn("b", [](Task& t) { t.work(6_ms); });
+  engine.run();
+  // a 0-4, b 4-8, a 8-12, b 12-14, a 14-16
+  EXPECT_EQ(b.now(), Time(14_ms));
+  EXPECT_EQ(a.now(), Time(16_ms));
+  EXPECT_EQ(a.usage().involuntary_switches, 2u);
+  EXPECT_EQ(b.usage().involuntary_switches, 1u);
+  EXPECT_EQ(in_state(a, TaskState::kRunnable), 6_ms);
+  EXPECT_EQ(in_state(b, TaskState::kRunnable), 8_ms);
+  EXPECT_EQ(engine.idle_time(), Duration{});
+}
+
+TEST(Scheduler, SixtyTasksShareTwoCpusFairly) {
+  Engine engine(cpus(2), {.slice = 4_ms});
+  for (int i = 0; i < 60; ++i)
+    engine.spawn("t" + std::to_string(i), [](Task& t) { t.work(39_ms); });
+  engine.run();
+  Time first = Time::never(), last;
+  for (const auto& t : engine.tasks()) {
+    first = std::min(first, t->now());
+    last = std::max(last, t->now());
+    EXPECT_EQ(in_state(*t, TaskState::kRunning), 39_ms);
+  }
+  EXPECT_EQ(last, Time(30 * 39_ms));
+  EXPECT_EQ(last - first, 29 * 3_ms);  // the last round of 30 tasks on each CPU
+  EXPECT_EQ(engine.idle_time(), Duration{});
+}
+
+TEST(Scheduler, ALateComerWaitsOnlyForTheRunningSlice) {
+  Engine engine(cpus(1), {.slice = 4_ms});
+  engine.spawn("long", [](Task& t) { t.work(100_ms); });
+  Task& late = engine.spawn("late", [](Task& t) { t.work(1_ms); }, Time(10_ms));
+  engine.run();
+  EXPECT_EQ(late.now(), Time(13_ms));  // slices of the other end at 4, 8, 12
+}
+
+TEST(Scheduler, ChargeIsNotInterruptedButSyncIs) {
+  Engine engine(cpus(1), {.slice = 4_ms});
+  Task& a = engine.spawn("a", [](Task& t) {
+    t.charge(10_ms);
+    t.sync();
+    t.charge(1_ms);
+  });
+  Task& b = engine.spawn("b", [](Task& t) { t.charge(1_ms); });
+  engine.run();
+  EXPECT_EQ(b.now(), Time(11_ms));
+  EXPECT_EQ(a.now(), Time(12_ms));
+}
+
+TEST(Scheduler, NoPreemptionWhileDisabled) {
+  Engine engine(cpus(1), {.slice = 4_ms});
+  engine.spawn("a", [](Task& t) {
+    t.preempt_disable();
+    t.work(6_ms);
+    EXPECT_EQ(t.now(), Time(6_ms));
+    t.preempt_enable();
+    t.sync();
+    EXPECT_EQ(t.now(), Time(7_ms));
+  });
+  engine.spawn("b", [](Task& t) { t.work(1_ms); });
+  engine.run();
+}
+
+TEST(Scheduler, WakesNearThePreviousCpu) {
+  // Two nodes of two CPUs, and a far third one.
+  Engine engine({.node_of_cpu = {0, 0, 1, 1, 2, 2},
+                 .node_distance = {{10, 40, 20}, {40, 10, 20}, {20, 20, 10}}},
+                {});
+  std::vector<int> where;
+  for (int i = 0; i < 6; ++i)
+    engine.spawn("t", [&](Task& t) {
+      where.push_back(t.cpu());
+      t.work(1_ms);
+    });
+  engine.spawn("seventh", [&](Task& t) { EXPECT_EQ(t.cpu(), 0); EXPECT_EQ(t.node(), 0); });
+  engine.run();
+  EXPECT_EQ(where, (std::vector<int>{0, 1, 4, 5, 2, 3}));
+}
+
+TEST(Scheduler, ASleeperComesBackToItsCpu) {
+  Engine engine(cpus(4), {});
+  engine.spawn("a", [](Task& t) { t.work(1_ms); });
+  engine.spawn("b", [](Task& t) {
+    EXPECT_EQ(t.cpu(), 1);
+    t.sleep(5_ms);  // CPU 0 is idle by then
+    EXPECT_EQ(t.cpu(), 1);
+  });
+  engine.run();
+}
+
+TEST(Scheduler, AnIdleCpuTakesFromTheLongestQueue) {
+  Engine engine(cpus(2), {.slice = 100_ms});
+  engine.spawn("a", [](Task& t) { t.work(10_ms); });
+  engine.spawn("b", [](Task& t) { t.work(1_ms); });
+  Task& c = engine.spawn("c", [](Task& t) { t.work(1_ms); });
+  Task& d = engine.spawn("d", [](Task& t) { t.work(1_ms); });
+  Task& e = engine.spawn("e", [](Task& t) { t.work(1_ms); });
+  engine.run();
+  // b's CPU has d queued, then takes c and e from a's.
+  EXPECT_EQ(d.now(), Time(2_ms));
+  EXPECT_EQ(c.now(), Time(3_ms));
+  EXPECT_EQ(e.now(), Time(4_ms));
+}
+
+TEST(Scheduler, WatchersSeeATaskLeaveAndReturn) {
+  struct Log final : CpuWatcher {
+    std::string text;
+    void on_cpu_change(Task& t, bool on_cpu) override {
+      text += (on_cpu ? "+" : "-") + std::to_string(t.engine().now().since_start().count_ps() / 1000000);
+    }
+  } log;
+  Engine engine(cpus(1), {.slice = 4_ms, .timer_slack = {}});
+  Task& a = engine.spawn("a", [](Task& t) {
+    t.sleep(5_us);
+    t.work(1_us);
+  });
+  engine.watch(a, log);
+  engine.run();
+  EXPECT_EQ(log.text, "+0-0+5-6");
+}
+
+// Many tasks do everything at once; the books must balance to the picosecond.
+std::vector<std::string> churn(Engine& engine) {
+  std::vector<std::string> log;
+  static constexpr Centre kOuter{"outer"}, kInner{"sys_inner", true};
+  SpinLock lock(engine, engine.locks().of("lock"), {.atomic = 17_ns, .handover = 71_ns});
+  for (int i = 0; i < 20; ++i)
+    engine.spawn("t" + std::to_string(i), [&, i](Task& t) {
+      const Scope outer(t, kOuter);
+      for (int n = 0; n < 50; ++n) {
+        t.charge(Duration::ns(100 + 7 * i));
+        lock.lock(t);
+        t.charge(kInner, 333_ns);
+        log.push_back(t.name() + "@" + std::to_string(t.now().since_start().count_ps()));
+        lock.unlock(t);
+        if (n % 7 == i % 7) t.sleep(Duration::us(i));
+        t.work(Duration::us(30 * (n % 3)));
+      }
+    }, Time(Duration::us(3 * i)));
+  engine.run();
+  return log;
+}
+
+constexpr SchedCosts kCosts{.slice = 100_us,
+                            .timer_slack = 50_us,
+                            .context_switch = 1300_ns,
+                            .wakeup = 900_ns,
+                            .wakeup_latency = 2_us};
+
+TEST(Scheduler, AllTimeIsAttributedOnce) {
+  Engine engine(cpus(3), kCosts);
+  churn(engine);
+  const Sums s = sums(engine);
+  EXPECT_EQ(s.in_tree, s.lifetimes);
+  EXPECT_EQ(s.in_usage, s.lifetimes);
+  EXPECT_EQ(s.busy + engine.idle_time(), 3 * engine.now().since_start());
+  EXPECT_GT(engine.idle_time(), Duration{});
+}
+
+TEST(Scheduler, TwoRunsAreTheSame) {
+  Engine one(cpus(3), kCosts), two(cpus(3), kCosts);
+  EXPECT_EQ(churn(one), churn(two));
+  EXPECT_EQ(one.events(), two.events());
+  EXPECT_EQ(one.now(), two.now());
+}
+
+}  // namespace
+}  // namespace faultline
