@@ -72,8 +72,8 @@ Node parse_toml(std::string_view text, const std::string& file) {
   try {
     return converted(toml::parse(text, file), file);
   } catch (const toml::parse_error& error) {
-    throw InputError({place_of(error.source(), file), {}, std::string(error.description()),
-                      {}, {}});
+    throw InputError(
+        {place_of(error.source(), file), {}, std::string(error.description()), {}, {}});
   }
 }
 

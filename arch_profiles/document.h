@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A TOML document as a tree of nodes that know where they stand, and the typed reading of it.
+// A TOML document as a tree of nodes that know where they stand, and the typed reading of
+// it.
 //
-// Profiles, kernel presets and scenarios are all read through this file, so that a wrong key or
-// value gets the same message everywhere.  Every `as_…` throws InputError with the node's place,
-// the dotted `key` and what would be accepted.  toml++ itself is seen by document.cc alone.
+// Profiles, kernel presets and scenarios are all read through this file, so that a wrong
+// key or value gets the same message everywhere.  Every `as_…` throws InputError with the
+// node's place, the dotted `key` and what would be accepted.  toml++ itself is seen by
+// document.cc alone.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +47,16 @@ struct Entry {
 };
 
 [[nodiscard]] Node parse_toml(std::string_view text, const std::string& file);
-// The value of `--set key=value`: a TOML list or inline table if it looks like one, else a word.
+// The value of `--set key=value`: a TOML list or inline table if it looks like one, else a
+// word.
 [[nodiscard]] Node parse_word(std::string_view text, const Place& place);
 // The text of a file; InputError if it can't be read.  `asked_at`: who named it.
 [[nodiscard]] std::string read_file(const std::string& path, const Place& asked_at);
 
-// Refuses a key that isn't in `known`.  `where` names the table in the message: "[machine]".
-void check_keys(const Node& table, std::string_view where, std::span<const std::string> known);
+// Refuses a key that isn't in `known`.  `where` names the table in the message:
+// "[machine]".
+void check_keys(const Node& table, std::string_view where,
+                std::span<const std::string> known);
 [[nodiscard]] InputError unknown_key(const Entry& entry, std::string_view where,
                                      std::span<const std::string> known);
 // The entry's node; InputError if it's missing.
@@ -62,9 +67,10 @@ void check_keys(const Node& table, std::string_view where, std::span<const std::
 [[nodiscard]] const std::vector<Node>& as_list(const Node& node, std::string_view key);
 [[nodiscard]] std::string as_text(const Node& node, std::string_view key);
 [[nodiscard]] bool as_boolean(const Node& node, std::string_view key);
-[[nodiscard]] std::int64_t as_integer(const Node& node, std::string_view key,
-                                      std::int64_t min = std::numeric_limits<std::int64_t>::min(),
-                                      std::int64_t max = std::numeric_limits<std::int64_t>::max());
+[[nodiscard]] std::int64_t as_integer(
+    const Node& node, std::string_view key,
+    std::int64_t min = std::numeric_limits<std::int64_t>::min(),
+    std::int64_t max = std::numeric_limits<std::int64_t>::max());
 // A number, with or without a fraction.
 [[nodiscard]] double as_number(const Node& node, std::string_view key);
 // Index into `accepted`.  `what` says what it is a value of: "kernel preset".

@@ -13,12 +13,18 @@ namespace {
 std::string described(const Node& node) {
   switch (node.kind) {
     case Node::Kind::kText:
-    case Node::Kind::kWord: return "\"" + node.text + "\"";
-    case Node::Kind::kInteger: return "the integer " + node.text;
-    case Node::Kind::kReal: return "the number " + node.text;
-    case Node::Kind::kBoolean: return "the boolean " + node.text;
-    case Node::Kind::kList: return "a list";
-    case Node::Kind::kTable: return "a table";
+    case Node::Kind::kWord:
+      return "\"" + node.text + "\"";
+    case Node::Kind::kInteger:
+      return "the integer " + node.text;
+    case Node::Kind::kReal:
+      return "the number " + node.text;
+    case Node::Kind::kBoolean:
+      return "the boolean " + node.text;
+    case Node::Kind::kList:
+      return "a list";
+    case Node::Kind::kTable:
+      return "a table";
   }
   return {};
 }
@@ -29,8 +35,8 @@ std::string described(const Node& node) {
                     std::move(accepted)});
 }
 
-[[noreturn]] void refuse_type(const Node& node, std::string_view key, std::string_view wanted,
-                              std::string hint = {}) {
+[[noreturn]] void refuse_type(const Node& node, std::string_view key,
+                              std::string_view wanted, std::string hint = {}) {
   refuse(node, key,
          std::string(key) + " must be " + std::string(wanted) + ", not " + described(node),
          std::move(hint));
@@ -42,7 +48,8 @@ bool parse_integer(std::string_view text, std::int64_t& value) {
     text.remove_prefix(2);
     base = 16;
   }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, base);
   return error == std::errc() && end == text.data() + text.size();
 }
 
@@ -72,7 +79,8 @@ InputError unknown_key(const Entry& entry, std::string_view where,
                      std::vector<std::string>(known.begin(), known.end())});
 }
 
-void check_keys(const Node& table, std::string_view where, std::span<const std::string> known) {
+void check_keys(const Node& table, std::string_view where,
+                std::span<const std::string> known) {
   for (const Entry& entry : table.entries)
     if (std::find(known.begin(), known.end(), entry.key) == known.end())
       throw unknown_key(entry, where, known);
@@ -81,9 +89,11 @@ void check_keys(const Node& table, std::string_view where, std::span<const std::
 const Node& require(const Node& table, std::string_view key, std::string_view where) {
   const Node* node = table.find(key);
   if (node == nullptr)
-    throw InputError({table.place, std::string(key),
+    throw InputError({table.place,
+                      std::string(key),
                       "missing key \"" + std::string(key) + "\" in " + std::string(where),
-                      {}, {}});
+                      {},
+                      {}});
   return *node;
 }
 
@@ -128,7 +138,8 @@ std::int64_t as_integer(const Node& node, std::string_view key, std::int64_t min
 double as_number(const Node& node, std::string_view key) {
   if (node.kind == Node::Kind::kInteger) return static_cast<double>(node.integer);
   double value = 0;
-  const bool written_as_number = node.kind == Node::Kind::kReal || node.kind == Node::Kind::kWord;
+  const bool written_as_number =
+      node.kind == Node::Kind::kReal || node.kind == Node::Kind::kWord;
   if (written_as_number && parse_number(node.text, value)) return value;
   refuse_type(node, key, "a number");
 }

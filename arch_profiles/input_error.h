@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the user wrote and we can't accept: where it stands, what is wrong, what would be right.
+// What the user wrote and we can't accept: where it stands, what is wrong, what would be
+// right.
 //
-// Thrown while input is read, before anything runs, and caught in main.cc alone (exit status 2).
-// It prints as
+// Thrown while input is read, before anything runs, and caught in main.cc alone (exit
+// status 2). It prints as
 //
 //   first.toml:14:3: unknown key "page-size" in [machine]
 //     did you mean "page_size"?

@@ -41,7 +41,7 @@ struct Geometry {
   [[nodiscard]] std::uint64_t pages_per_pmd() const { return std::uint64_t{1} << pmd_order(); }
 };
 
-// Where a static program's mappings lie without randomisation (real_kernels/layouts.txt).
+// Where a static program's mappings lie without randomisation, when its main starts.
 struct LayoutVma {
   std::uint64_t start = 0, end = 0;
   std::string perms;                  // "rw-p"
@@ -50,9 +50,10 @@ struct LayoutVma {
 struct Layout {
   std::uint64_t task_size = 0;
   std::uint64_t mmap_base = 0;        // top of the area handed out top-down
-  std::uint64_t brk_start = 0;
+  std::uint64_t brk_start = 0;        // at exec
+  std::uint64_t brk = 0;              // when main starts: libc's start-up code has moved it
   std::uint64_t mmap_min_addr = 65536;
-  std::vector<LayoutVma> vmas;        // of the program before its first malloc, ascending
+  std::vector<LayoutVma> vmas;        // ascending; the brk area, if any, starts at brk_start
 };
 
 struct NumaNode {

@@ -2,10 +2,11 @@
 //
 // Profiles from TOML.
 //
-// The profiles of data/*.toml are part of the binary; a file of the user's is read by path.  A
-// profile may start from another (`base = "arm64-64k"`): tables are overlaid key by key, anything
-// else is replaced.  A scenario's [machine] table is the same thing, a nameless profile on top of
-// the one it names, so that it has the same keys and passes the same checks.
+// The profiles of data/*.toml are part of the binary; a file of the user's is read by path.
+// A profile may start from another (`base = "arm64-64k"`): tables are overlaid key by key,
+// anything else is replaced.  A scenario's [machine] table is the same thing, a nameless
+// profile on top of the one it names, so that it has the same keys and passes the same
+// checks.
 #pragma once
 
 #include <string>
@@ -20,8 +21,9 @@ namespace faultline::arch {
 // Names of the built-in profiles, sorted.
 [[nodiscard]] std::vector<std::string> list_profiles();
 
-// `name`: of a built-in profile, or a path that ends in ".toml".  `asked_at` is blamed if there is
-// no such profile; paths are relative to the folder of asked_at.file, if that is a file.
+// `name`: of a built-in profile, or a path that ends in ".toml".  `asked_at` is blamed if
+// there is no such profile; paths are relative to the folder of asked_at.file, if that is a
+// file.
 [[nodiscard]] Profile load_profile(std::string_view name, const Place& asked_at = {});
 
 // A profile with the settings of `machine`, a table in the profile format, laid over it.

@@ -21,29 +21,36 @@ struct Unit {
 constexpr std::uint64_t kKilo = 1'000, kMega = 1'000'000, kGiga = 1'000'000'000;
 constexpr unsigned kMaxDigits = 18;  // of the whole number, and of the fraction
 
-constexpr std::array kSizes = {Unit{"B", 1},          Unit{"KiB", 1ULL << 10},
-                               Unit{"MiB", 1ULL << 20}, Unit{"GiB", 1ULL << 30},
-                               Unit{"TiB", 1ULL << 40}, Unit{"PiB", 1ULL << 50}};
-constexpr std::array kRates = {Unit{"B/s", 1},      Unit{"kB/s", kKilo},
-                               Unit{"MB/s", kMega}, Unit{"GB/s", kGiga}};
+constexpr std::array kSizes = {Unit{"B", 1},
+                               Unit{"KiB", 1ULL << 10},
+                               Unit{"MiB", 1ULL << 20},
+                               Unit{"GiB", 1ULL << 30},
+                               Unit{"TiB", 1ULL << 40},
+                               Unit{"PiB", 1ULL << 50}};
+constexpr std::array kRates = {Unit{"B/s", 1}, Unit{"kB/s", kKilo}, Unit{"MB/s", kMega},
+                               Unit{"GB/s", kGiga}};
 constexpr std::array kTimes = {Unit{"ps", 1}, Unit{"ns", kKilo}, Unit{"us", kMega},
-                               Unit{"ms", kGiga}, Unit{"s", kGiga * kKilo}};
+                               Unit{"ms", kGiga}, Unit{"s", kGiga* kKilo}};
 constexpr std::array kFrequencies = {Unit{"Hz", 1}, Unit{"kHz", kKilo}, Unit{"MHz", kMega},
                                      Unit{"GHz", kGiga}};
 
 struct DimensionFacts {
-  std::string_view name;     // "a size"
+  std::string_view name;  // "a size"
   std::string_view example;
-  std::string_view base;     // what a value counts
+  std::string_view base;  // what a value counts
   std::span<const Unit> units;
 };
 
 DimensionFacts facts(Dimension dimension) {
   switch (dimension) {
-    case Dimension::kSize: return {"a size", "64KiB", "bytes", kSizes};
-    case Dimension::kRate: return {"a rate", "17 GB/s", "bytes a second", kRates};
-    case Dimension::kTime: return {"a time", "1.2 us", "picoseconds", kTimes};
-    case Dimension::kFrequency: return {"a frequency", "2.4 GHz", "hertz", kFrequencies};
+    case Dimension::kSize:
+      return {"a size", "64KiB", "bytes", kSizes};
+    case Dimension::kRate:
+      return {"a rate", "17 GB/s", "bytes a second", kRates};
+    case Dimension::kTime:
+      return {"a time", "1.2 us", "picoseconds", kTimes};
+    case Dimension::kFrequency:
+      return {"a frequency", "2.4 GHz", "hertz", kFrequencies};
   }
   return {};
 }
@@ -59,7 +66,8 @@ std::string lower(std::string_view text) {
 std::string unit_hint(std::string_view unit, Dimension dimension) {
   if (dimension == Dimension::kSize && unit.size() == 2 && lower(unit.substr(1)) == "b")
     return "; sizes are binary: write \"" +
-           std::string(1, static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0])))) +
+           std::string(
+               1, static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0])))) +
            "iB\"";
   for (const Unit& u : facts(dimension).units)
     if (lower(u.name) == lower(unit)) return "; write \"" + std::string(u.name) + "\"";
@@ -95,7 +103,9 @@ Number read_number(std::string_view text) {
   return n;
 }
 
-Quantity refused(std::string problem) { return {0, std::move(problem)}; }
+Quantity refused(std::string problem) {
+  return {0, std::move(problem)};
+}
 
 }  // namespace
 
@@ -113,8 +123,8 @@ Quantity parse_quantity(std::string_view text, Dimension dimension) {
   const auto* found = std::find_if(d.units.data(), d.units.data() + d.units.size(),
                                    [&](const Unit& u) { return u.name == unit; });
   if (found == d.units.data() + d.units.size())
-    return refused("\"" + std::string(unit) + "\" is not the unit of " + std::string(d.name) +
-                   unit_hint(unit, dimension));
+    return refused("\"" + std::string(unit) + "\" is not the unit of " +
+                   std::string(d.name) + unit_hint(unit, dimension));
   const Wide fraction = Wide{number.fraction} * found->factor;
   if (fraction % number.scale != 0)
     return refused(quoted + " is not a whole number of " + std::string(d.base));

@@ -3,8 +3,8 @@
 // Quantities as people write them: "64KiB", "17 GB/s", "1.2 us", "2.4 GHz".
 //
 // Each is read exactly, in integers; a text that isn't a whole number of base units, or has
-// another dimension's unit, is refused with the units that would do.  Sizes are binary (KiB, MiB)
-// and rates decimal (GB/s), as the tools that people copy them from print them.
+// another dimension's unit, is refused with the units that would do.  Sizes are binary
+// (KiB, MiB) and rates decimal (GB/s), as the tools that people copy them from print them.
 #pragma once
 
 #include <cstdint>

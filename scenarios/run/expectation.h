@@ -2,10 +2,10 @@
 //
 // What a scenario expects of its results: `"sys_s / elapsed_s" = "between 2.5 and 3.9"`.
 //
-// The key is a term or terms joined by + - * / (with spaces round them, left to right, * and /
-// first).  A term is a number, a metric of the variant at hand (`minor-faults`), a metric of a
-// named variant (`reported.elapsed_s`), or `share(clear_page)`: the share of busy time of the
-// stacks that contain that function.  The value is one of
+// The key is a term or terms joined by + - * / (with spaces round them, left to right, *
+// and / first).  A term is a number, a metric of the variant at hand (`minor-faults`), a
+// metric of a named variant (`reported.elapsed_s`), or `share(clear_page)`: the share of
+// busy time of the stacks that contain that function.  The value is one of
 //
 //   "== 34"   "!= 0"   ">= 1"   "> 1"   "<= 1"   "< 2"
 //   "between 2.5 and 3.9"
@@ -27,10 +27,10 @@ namespace faultline::scenario {
 struct Term {
   enum class Kind : std::uint8_t { kNumber, kMetric, kShare, kPublished };
   Kind kind = Kind::kNumber;
-  char op = '+';              // what joins it to the terms before
+  char op = '+';  // what joins it to the terms before
   double number = 0;
-  std::string variant;        // empty: the variant at hand
-  std::string name;           // metric or function
+  std::string variant;  // empty: the variant at hand
+  std::string name;     // metric or function
 };
 
 struct Expression {
@@ -38,12 +38,22 @@ struct Expression {
 };
 
 struct Condition {
-  enum class Test : std::uint8_t { kEqual, kNotEqual, kAtLeast, kAbove, kAtMost, kBelow, kBetween, kWithin };
-  std::string text;           // 'elapsed_s within 25% of published'
+  enum class Test : std::uint8_t {
+    kEqual,
+    kNotEqual,
+    kAtLeast,
+    kAbove,
+    kAtMost,
+    kBelow,
+    kBetween,
+    kWithin
+  };
+  std::string text;  // 'elapsed_s within 25% of published'
   Place place;
   Test test = Test::kEqual;
-  Expression subject, low, high;   // kWithin: `low` is the middle; most tests use `low` alone
-  double tolerance = 0;            // kWithin: 0.25
+  Expression subject, low,
+      high;              // kWithin: `low` is the middle; most tests use `low` alone
+  double tolerance = 0;  // kWithin: 0.25
 
   // The variants it names, without the one at hand.
   [[nodiscard]] std::vector<std::string> variants() const;
@@ -52,10 +62,10 @@ struct Condition {
 // Throws InputError at the key or the value.
 [[nodiscard]] Condition parse_condition(const Entry& entry, std::string_view where);
 
-// Whether it holds for `variant`, one of result.variants; nothing if a variant that it names
-// wasn't run.  A metric that
-// doesn't exist fails the condition, and the text says so.
-[[nodiscard]] std::optional<Expectation> check(const Condition& condition, const Result& result,
+// Whether it holds for `variant`, one of result.variants; nothing if a variant that it
+// names wasn't run.  A metric that doesn't exist fails the condition, and the text says so.
+[[nodiscard]] std::optional<Expectation> check(const Condition& condition,
+                                               const Result& result,
                                                const VariantResult& variant);
 
 }  // namespace faultline::scenario

@@ -2,9 +2,9 @@
 //
 // A scenario: one question, asked of one or more variants.
 //
-// The file's tables [machine], [kernel], [allocator] and [workload] are what all variants share;
-// each [[variant]] turns some settings of them.  Loading resolves every variant to a RunSpec that
-// needs nothing else, and refuses the whole file before anything runs.
+// The file's tables [machine], [kernel], [allocator] and [workload] are what all variants
+// share; each [[variant]] turns some settings of them.  Loading resolves every variant to a
+// RunSpec that needs nothing else, and refuses the whole file before anything runs.
 #pragma once
 
 #include <cstdint>
@@ -23,38 +23,40 @@ namespace faultline::scenario {
 struct AllocatorSpec {
   std::string name = "ptmalloc";
   std::string release = "2.26";
-  std::string tunables;        // as GLIBC_TUNABLES: "glibc.malloc.arena_max=2:…"
+  std::string tunables;  // as GLIBC_TUNABLES: "glibc.malloc.arena_max=2:…"
 };
 
 // A number that somebody published about one variant.
 struct PublishedNumber {
   std::string metric, source;
   double value = 0;
-  Role role = Role::kPrediction;   // kCalibration: a cost was fitted to it
+  Role role = Role::kPrediction;  // kCalibration: a cost was fitted to it
 };
 
 // All that one run needs.
 struct RunSpec {
   std::string name, title;
-  std::string machine;             // name of the profile it starts from
+  std::string machine;  // name of the profile it starts from
   arch::Profile profile;
   kernel::KernelConfig kernel;
   AllocatorSpec allocator;
-  workloads::Params workload;      // knows its WorkloadDecl
+  workloads::Params workload;  // knows its WorkloadDecl
   std::uint64_t seed = 0;
   std::vector<PublishedNumber> published;
-  std::vector<Condition> expect;   // the scenario's own and the variant's
+  std::vector<Condition> expect;  // the scenario's own and the variant's
 };
 
 struct Scenario {
-  std::string file, name;          // name: the file's, without folder and ".toml"
+  std::string file, name;  // name: the file's, without folder and ".toml"
   std::string title, about, source;
   std::uint64_t seed = 1;
-  std::vector<RunSpec> variants;   // at least one; "default" if the file names none
+  std::vector<RunSpec> variants;  // at least one; "default" if the file names none
 };
 
 // `--set key=value`, applied to every variant after its own settings.
-struct Override { std::string key, value; };
+struct Override {
+  std::string key, value;
+};
 
 // Throws InputError.  `file` is for messages, for the name and for profiles given by path.
 [[nodiscard]] Scenario load_scenario(std::string_view text, const std::string& file,

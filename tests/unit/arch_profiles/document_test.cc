@@ -33,9 +33,11 @@ TEST(Document, NodesKnowTheirPlaceAndFollowTheFile) {
 }
 
 TEST(Document, SyntaxErrorsAndDuplicateKeysHaveAPlace) {
-  EXPECT_TRUE(message([] { (void)parse_toml("cpus = \n", "a.toml"); }).starts_with("a.toml:1:"));
-  EXPECT_TRUE(message([] { (void)parse_toml("a = 1\na = 2\n", "a.toml"); })
-                  .starts_with("a.toml:2:"));
+  EXPECT_TRUE(
+      message([] { (void)parse_toml("cpus = \n", "a.toml"); }).starts_with("a.toml:1:"));
+  EXPECT_TRUE(message([] {
+                (void)parse_toml("a = 1\na = 2\n", "a.toml");
+              }).starts_with("a.toml:2:"));
 }
 
 TEST(Document, UnknownKeyNamesTheNearest) {

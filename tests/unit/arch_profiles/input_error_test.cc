@@ -9,8 +9,11 @@ namespace {
 const std::vector<std::string> kKeys = {"cpus", "geometry.page_size", "memory", "profile"};
 
 TEST(InputError, PrintsPlaceMessageHintAndAcceptedValues) {
-  const InputError error({{"first.toml", 14, 3}, "profle", "unknown key \"profle\" in [machine]",
-                          "did you mean \"profile\"?", {"cpus", "profile"}});
+  const InputError error({{"first.toml", 14, 3},
+                          "profle",
+                          "unknown key \"profle\" in [machine]",
+                          "did you mean \"profile\"?",
+                          {"cpus", "profile"}});
   EXPECT_STREQ(error.what(),
                "first.toml:14:3: unknown key \"profle\" in [machine]\n"
                "  did you mean \"profile\"?\n"

@@ -42,8 +42,10 @@ TEST(Units, SaysWhatWasMeantByAnAmbiguousOrMisspeltUnit) {
 TEST(Units, RefusesWhatIsNoQuantity) {
   EXPECT_EQ(problem("64", Dimension::kSize), "\"64\" has no unit");
   EXPECT_EQ(problem("", Dimension::kSize), "\"\" is not a size, such as \"64KiB\"");
-  EXPECT_EQ(problem("-1 ns", Dimension::kTime), "\"-1 ns\" is not a time, such as \"1.2 us\"");
-  EXPECT_EQ(problem("1. ns", Dimension::kTime), "\"1. ns\" is not a time, such as \"1.2 us\"");
+  EXPECT_EQ(problem("-1 ns", Dimension::kTime),
+            "\"-1 ns\" is not a time, such as \"1.2 us\"");
+  EXPECT_EQ(problem("1. ns", Dimension::kTime),
+            "\"1. ns\" is not a time, such as \"1.2 us\"");
   EXPECT_EQ(problem("0.3 B", Dimension::kSize), "\"0.3 B\" is not a whole number of bytes");
   EXPECT_EQ(problem("9000 PiB", Dimension::kSize), "\"9000 PiB\" is too large");
   EXPECT_EQ(problem("9999999999999999999 B", Dimension::kSize),
@@ -60,7 +62,8 @@ TEST(Units, PrintsTheLargestUnitThatIsExact) {
 }
 
 TEST(Units, PrintedQuantitiesReadBackUnchanged) {
-  for (const std::uint64_t v : {1ull, 417ull, 65536ull, 68'479'352'832ull, 999'999'999'999ull})
+  for (const std::uint64_t v :
+       {1ull, 417ull, 65536ull, 68'479'352'832ull, 999'999'999'999ull})
     EXPECT_EQ(value(format_quantity(v, Dimension::kSize), Dimension::kSize), v);
 }
 

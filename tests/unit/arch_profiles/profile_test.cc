@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "arch_profiles/profile_loader.h"
+
+#include <gtest/gtest.h>
+
+#include "arch_profiles/kernel_defaults.h"
+
+namespace faultline::arch {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB,
+                        kTiB = 1024 * kGiB;
+
+std::string message(std::string_view machine, std::string_view profile = "arm64-64k") {
+  try {
+    (void)load_profile(profile, parse_toml(machine, "m.toml"), {"m.toml", 1, 1});
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Profiles, EveryBuiltInProfileIsPossible) {
+  const auto names = list_profiles();
+  EXPECT_EQ(names.size(), 16u);
+  for (const std::string& name : names) {
+    const Profile p = load_profile(name);
+    EXPECT_EQ(p.name, name);
+    EXPECT_FALSE(p.source.empty());
+    for (const auto& [cost, source] : p.cost_sources)
+      EXPECT_FALSE(source.source.empty()) << name << " " << cost;
+    EXPECT_NE(describe(p).find(p.title), std::string::npos);
+  }
+}
+
+TEST(Profiles, PartsOfProfilesAreNotMachines) {
+  for (const std::string& name : list_profiles()) EXPECT_NE(name, "cortex-a72");
+  EXPECT_TRUE(message("", "cortex-a72")
+                  .starts_with("m.toml:1:1: there is no profile \"cortex-a72\""));
+}
+
+struct GeometryRow {
+  const char* profile;
+  std::uint64_t page, pmd, pages_per_pmd, pte_lock, pmd_lock, max_block, contpte;
+};
+
+// The table of what Linux has on each architecture (headers and Kconfig of 4.15 to 6.12).
+TEST(Profiles, GeometryIsThatOfTheArchitecture) {
+  const GeometryRow rows[] = {
+      {"x86-4k", 4 * kKiB, 2 * kMiB, 512, 2 * kMiB, kGiB, 4 * kMiB, 0},
+      {"arm64-4k", 4 * kKiB, 2 * kMiB, 512, 2 * kMiB, kGiB, 4 * kMiB, 64 * kKiB},
+      {"arm64-16k", 16 * kKiB, 32 * kMiB, 2048, 32 * kMiB, 64 * kGiB, 32 * kMiB, 2 * kMiB},
+      {"arm64-64k", 64 * kKiB, 512 * kMiB, 8192, 512 * kMiB, 4 * kTiB, 512 * kMiB,
+       2 * kMiB},
+      {"power-hash-64k", 64 * kKiB, 16 * kMiB, 256, 256 * kMiB, 64 * kGiB, 16 * kMiB, 0},
+      {"power-radix-64k", 64 * kKiB, 2 * kMiB, 32, 512 * kMiB, 16 * kGiB, 16 * kMiB, 0},
+      {"power-radix-4k", 4 * kKiB, 2 * kMiB, 512, 2 * kMiB, kGiB, 16 * kMiB, 0},
+      {"s390x", 4 * kKiB, 1 * kMiB, 256, 2 * kMiB, 2 * kGiB, 4 * kMiB, 0},
+      {"riscv64", 4 * kKiB, 2 * kMiB, 512, 2 * kMiB, kGiB, 4 * kMiB, 0},
+      {"mips64-16k", 16 * kKiB, 32 * kMiB, 2048, 32 * kMiB, 64 * kGiB, 32 * kMiB, 0},
+      {"sparc64", 8 * kKiB, 8 * kMiB, 1024, 8 * kMiB, 8 * kGiB, 32 * kMiB, 0},
+      {"loongarch64-16k", 16 * kKiB, 32 * kMiB, 2048, 32 * kMiB, 64 * kGiB, 32 * kMiB, 0},
+  };
+  for (const GeometryRow& row : rows) {
+    SCOPED_TRACE(row.profile);
+    const Geometry g = load_profile(row.profile).geometry;
+    EXPECT_EQ(g.page_size(), row.page);
+    EXPECT_EQ(g.pmd_size(), row.pmd);
+    EXPECT_EQ(g.pages_per_pmd(), row.pages_per_pmd);
+    EXPECT_EQ(lock_coverage(g).pte_ptl_bytes, row.pte_lock);
+    EXPECT_EQ(lock_coverage(g).pmd_ptl_bytes, row.pmd_lock);
+    EXPECT_EQ(g.page_size() << g.max_order, row.max_block);
+    EXPECT_EQ(g.contpte_pages * g.page_size(), row.contpte);
+  }
+}
+
+TEST(Profiles, KhugepagedDefaultsAreThoseOfTheKernel) {
+  const auto d = khugepaged_defaults(load_profile("arm64-64k").geometry);
+  EXPECT_EQ(d.pages_to_scan, 65536u);
+  EXPECT_EQ(d.max_ptes_none, 8191u);
+  EXPECT_EQ(d.max_ptes_swap, 1024u);
+  EXPECT_EQ(d.max_ptes_shared, 4096u);
+  EXPECT_EQ(khugepaged_defaults(load_profile("power-radix-64k").geometry).pages_to_scan,
+            256u);
+}
+
+TEST(Profiles, MinFreeIsCappedWhereHugePagesAreLarge) {
+  const MinFree large = recommended_min_free(load_profile("arm64-64k"));
+  EXPECT_EQ(large.per_zone_bytes, 5632 * kMiB);
+  EXPECT_TRUE(large.capped);
+  const MinFree small = recommended_min_free(load_profile("arm64-4k"));
+  EXPECT_EQ(small.bytes, 22 * kMiB);
+  EXPECT_FALSE(small.capped);
+}
+
+TEST(Profiles, TheMachineOfTheReport) {
+  const Profile p = load_profile("arm64-64k-d05");
+  EXPECT_EQ(p.cpus, 64u);
+  ASSERT_EQ(p.nodes.size(), 4u);
+  EXPECT_EQ(p.memory_bytes(), 261518 * kMiB);
+  EXPECT_EQ(p.nodes[1].free_bytes, 62804 * kMiB);
+  EXPECT_EQ(p.node_distance[0], (std::vector<int>{10, 15, 20, 20}));
+  EXPECT_EQ(p.node_of_cpu[15], 0);
+  EXPECT_EQ(p.node_of_cpu[16], 1);
+  EXPECT_EQ(p.node_of_cpu[63], 3);
+  EXPECT_EQ(p.cost_sources.at("clear_rate").confidence, Confidence::kCalibration);
+
+  const Profile small_pages = load_profile("arm64-4k-d05");
+  EXPECT_EQ(small_pages.memory_bytes(), p.memory_bytes());
+  EXPECT_EQ(small_pages.costs.clear_rate, p.costs.clear_rate);
+  EXPECT_EQ(small_pages.geometry.pmd_size(), 2 * kMiB);
+}
+
+TEST(Profiles, LayoutsAreThoseOfAStaticProgramAtMain) {
+  const Layout layout = load_profile("arm64-64k").layout;
+  EXPECT_EQ(layout.mmap_base, 0xfffff8000000u);
+  EXPECT_EQ(layout.brk_start, 0x4b0000u);
+  EXPECT_EQ(layout.brk, 0x4f0000u);
+  ASSERT_EQ(layout.vmas.size(), 8u);
+  EXPECT_EQ(layout.vmas[4].start, layout.brk_start);
+  EXPECT_EQ(layout.vmas[4].end, layout.brk);
+  EXPECT_EQ(layout.vmas[0].perms, "r-xp");
+  EXPECT_EQ(layout.vmas[7].name, "[stack]");
+}
+
+TEST(Machine, OverridesLieOverTheProfile) {
+  const Profile p = load_profile(
+      "arm64-64k-d05",
+      parse_toml("cpus = 8\nnodes = 2\nmemory = \"16GiB\"\ncosts.clear_rate = \"10 GB/s\"",
+                 "m.toml"),
+      {});
+  EXPECT_EQ(p.cpus, 8u);
+  EXPECT_EQ(p.node_of_cpu, (std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(p.memory_bytes(), 16 * kGiB);
+  EXPECT_EQ(p.node_distance, (std::vector<std::vector<int>>{{10, 20}, {20, 10}}));
+  EXPECT_EQ(p.costs.clear_rate, 10'000'000'000u);
+  EXPECT_EQ(p.cost_sources.at("clear_rate").confidence, Confidence::kAssumed);
+  EXPECT_EQ(p.cost_sources.at("clear_rate").source, "set by the scenario");
+  EXPECT_EQ(p.geometry.pmd_size(), 512 * kMiB);
+}
+
+TEST(Machine, FreshMemoryIsSpreadEvenly) {
+  const Profile p =
+      load_profile("arm64-64k-d05", parse_toml("memory = \"64GiB\"", "m"), {});
+  EXPECT_EQ(p.nodes.size(), 4u);
+  EXPECT_EQ(p.nodes[3].memory_bytes, 16 * kGiB);
+  EXPECT_LT(p.nodes[3].free_bytes, p.nodes[3].memory_bytes);
+}
+
+TEST(Machine, ImpossibleMachinesAreRefused) {
+  EXPECT_EQ(message("cpus = 0"), "m.toml:1:8: cpus must be between 1 and 4096, not 0");
+  EXPECT_EQ(message("memory = \"1PiB\""),
+            "m.toml:1:10: memory: 1 PiB is beyond the 48 physical address bits (256 TiB)");
+  EXPECT_TRUE(
+      message("geometry.page_size = \"48KiB\"")
+          .starts_with("m.toml:1:22: geometry.page_size: \"48KiB\" is not a power of two"));
+  EXPECT_EQ(message("geometry.page_size = \"128KiB\""),
+            "m.toml:1:22: geometry.page_size: Linux has pages of 4 KiB to 64 KiB");
+  EXPECT_EQ(
+      message("geometry.page_size = \"16KiB\""),
+      "m.toml:1:22: geometry.page_size: the page table reaches 46 address bits, fewer than "
+      "the 48 of user addresses");
+  EXPECT_EQ(
+      message("geometry.max_order = 10"),
+      "m.toml:1:22: geometry.max_order: a huge page of 512 MiB is of order 13, above the "
+      "largest buddy block");
+  EXPECT_EQ(message("node_of_cpu = [0, 0, 0, 1]"),
+            "m.toml:1:15: node_of_cpu: there is no node 1 among the 1");
+  EXPECT_EQ(message("nodes = 8"),
+            "m.toml:1:9: nodes: 8 nodes for 4 CPUs; say which is where with node_of_cpu");
+  EXPECT_EQ(message("nodes = [{memory = \"1GiB\", free = \"2GiB\"}]"),
+            "m.toml:1:9: nodes: 2 GiB free of 1 GiB");
+  EXPECT_EQ(message("node_distance = [[11]]"),
+            "m.toml:1:17: node_distance: a node's distance to itself is 10");
+  EXPECT_EQ(message("memory = \"65KiB\""),
+            "accepted");  // rounded down to pages: one of 64 KiB
+  EXPECT_EQ(message("memory = \"4KiB\""),
+            "m.toml:1:10: memory: 0 B a node is not a whole number of 64 KiB pages, at "
+            "least one");
+  EXPECT_EQ(message("costs.clear_rate = \"0 GB/s\""),
+            "m.toml:1:20: costs.clear_rate: a rate of nothing never ends");
+}
+
+TEST(Machine, UnknownKeysNameTheNearest) {
+  EXPECT_TRUE(message("cpu = 4").starts_with(
+      "m.toml:1:1: unknown key \"cpu\" in [machine]\n  did you mean \"cpus\"?\n"));
+  EXPECT_TRUE(message("page-size = \"4KiB\"")
+                  .starts_with("m.toml:1:1: unknown key \"page-size\" in [machine]\n"
+                               "  did you mean \"geometry.page_size\"?\n"));
+  EXPECT_TRUE(message("costs.clear_rat = \"1 GB/s\"")
+                  .starts_with("m.toml:1:7: unknown key \"clear_rat\" in [machine.costs]\n"
+                               "  did you mean \"clear_rate\"?\n"));
+  EXPECT_TRUE(message("", "arm64-64")
+                  .starts_with("m.toml:1:1: there is no profile \"arm64-64\"\n  did you "
+                               "mean \"arm64-64k\"?\n"));
+}
+
+TEST(Machine, CostsNeedTheirOwnUnitAndSource) {
+  EXPECT_EQ(message("costs.clear_rate = \"17 ns\""),
+            "m.toml:1:20: costs.clear_rate: \"ns\" is not the unit of a rate\n"
+            "  accepted: B/s, kB/s, MB/s, GB/s");
+  EXPECT_EQ(message("costs.clear_rate = {value = \"17 GB/s\", confidence = \"assumed\"}"),
+            "m.toml:1:20: missing key \"source\" in costs.clear_rate");
+}
+
+}  // namespace
+}  // namespace faultline::arch
