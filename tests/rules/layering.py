@@ -33,7 +33,8 @@ LINKS = {
     "arch_profiles": {"faultline::sim", "fmt::fmt", "tomlplusplus::tomlplusplus"},
     "kernel_model": {"faultline::sim", "faultline::arch_profiles", "fmt::fmt"},
     "allocator": {"Threads::Threads"},
-    "scenarios": {f"faultline::{part}" for part in PARTS} | {"faultline::platform_model", "Boost::program_options",
+    "scenarios": {f"faultline::{part}" for part in PARTS} | {"faultline::platform_model", "Threads::Threads",
+                  "Boost::program_options",
                   "fmt::fmt", "tomlplusplus::tomlplusplus", "nlohmann_json::nlohmann_json", "Eigen3::Eigen"},
 }
 BRIDGE_LINKS = {"faultline::allocator", "faultline::sim", "faultline::kernel_model", "fmt::fmt"}

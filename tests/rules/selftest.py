@@ -76,7 +76,7 @@ class Rules(unittest.TestCase):
                      "std::shuffle(a, b, c);"):
             self.finds("determinism", {"sim/a.cc": SPDX + code + "\n"}, "sim/a.cc:2")
         self.passes("determinism", {"sim/a.cc": "// rand() and steady_clock in a comment\nauto s = \"rand()\"; brand(1); x.time(0);\n"})
-        self.passes("determinism", {"scenarios/report/progress.cc": "auto t = std::chrono::steady_clock::now();\n"})
+        self.passes("determinism", {"scenarios/cli/progress.cc": "auto t = std::chrono::steady_clock::now();\n"})
         self.passes("determinism", {"tests/a.cc": "int r = rand();\n"})
 
     def test_unordered_walk(self):
