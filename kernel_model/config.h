@@ -50,6 +50,11 @@ struct KernelConfig {
   bool brk_full_merge = false;              // key: mm.brk_full_merge (before 6.1): brk may join the bss
   bool merge_into_unfaulted = false;        // key: mm.merge_into_unfaulted (6.16): a faulted VMA may
                                             // join a neighbour that has no anon_vma
+  bool mmap_prefers_next = false;           // key: mm.mmap_prefers_next (6.1-6.11): a new mapping asks
+                                            // the VMA above first, and its owner must suit the one below
+  bool mmap_charges_before_unmap = false;   // key: mm.mmap_charges_before_unmap (6.12): a refused
+                                            // MAP_FIXED leaves what it would have replaced
+  bool mprotect_uncharges = false;          // key: mm.mprotect_uncharges (6.7): unfaulted, made read-only
   // Huge pages.
   ThpEnabled thp_enabled = ThpEnabled::kAlways;   // key: transparent_hugepage.enabled
   ThpDefrag thp_defrag = ThpDefrag::kMadvise;     // key: transparent_hugepage.defrag

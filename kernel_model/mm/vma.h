@@ -39,7 +39,7 @@ struct Vma {
   bool anonymous = true;               // no file behind it
   std::string name;                    // "[heap]", "[stack]", a file's name; "" for anonymous
   std::string anon_name;               // PR_SET_VMA_ANON_NAME
-  VmaLock lock;
+  PerVmaLock lock;
 
   Vma() = default;
   Vma(const Vma&) = delete;

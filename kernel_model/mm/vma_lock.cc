@@ -11,12 +11,12 @@
 namespace faultline::kernel {
 
 // Sum of the readers' hold times, kept as readers x time.
-void VmaLock::book_hold(Time now, LockStats& stats) {
+void PerVmaLock::book_hold(Time now, LockStats& stats) {
   stats.read.hold += (now - since_) * readers_;
   since_ = now;
 }
 
-bool VmaLock::start_read(Task& task, std::uint64_t mm_lock_seq, LockStats& stats) {
+bool PerVmaLock::start_read(Task& task, std::uint64_t mm_lock_seq, LockStats& stats) {
   if (write_locked(mm_lock_seq) || writer_ != nullptr) {
     ++stats.read.contended;
     return false;
@@ -28,7 +28,7 @@ bool VmaLock::start_read(Task& task, std::uint64_t mm_lock_seq, LockStats& stats
   return true;
 }
 
-void VmaLock::end_read(Task& task, LockStats& stats) {
+void PerVmaLock::end_read(Task& task, LockStats& stats) {
   task.sync();
   FAULTLINE_CHECK(readers_ > 0);
   book_hold(task.now(), stats);
@@ -40,7 +40,7 @@ void VmaLock::end_read(Task& task, LockStats& stats) {
   }
 }
 
-void VmaLock::start_write(Task& task, std::uint64_t mm_lock_seq, LockStats& stats) {
+void PerVmaLock::start_write(Task& task, std::uint64_t mm_lock_seq, LockStats& stats) {
   if (write_locked(mm_lock_seq)) return;
   task.sync();
   ++stats.write.acquired;

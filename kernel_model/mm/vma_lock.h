@@ -20,7 +20,7 @@
 
 namespace faultline::kernel {
 
-class VmaLock {
+class PerVmaLock {
  public:
   // A fault enters; false if the VMA is write-locked or a writer waits: the fault must take
   // mmap_lock.  The caller has synchronised and found the VMA without letting time pass since.

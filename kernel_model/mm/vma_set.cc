@@ -60,7 +60,7 @@ void VmaSet::free(Vma& vma) {
   vma.anonymous = true;
   vma.name.clear();
   vma.anon_name.clear();
-  vma.lock = VmaLock{};
+  vma.lock = PerVmaLock{};
   vma.prev_ = nullptr;
   vma.next_ = free_;
   free_ = &vma;

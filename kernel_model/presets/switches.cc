@@ -111,6 +111,12 @@ constexpr Switch kSwitches[] = {
                                    "MAP_STACK means VM_NOHUGEPAGE"),
     flag<&C::merge_into_unfaulted>("mm.merge_into_unfaulted",
                                    "a faulted VMA joins one without anon_vma"),
+    flag<&C::mmap_charges_before_unmap>("mm.mmap_charges_before_unmap",
+                                        "a refused MAP_FIXED leaves the old mappings"),
+    flag<&C::mmap_prefers_next>("mm.mmap_prefers_next",
+                                "a new mapping merges with the VMA above first"),
+    flag<&C::mprotect_uncharges>("mm.mprotect_uncharges",
+                                 "an unfaulted VMA made read-only is no longer charged"),
     choice<&C::mprotect_writable, kMprotect>(
         "mm.mprotect_writable", "pages mprotect makes writable without a fault"),
     flag<&C::munmap_downgrade>("mm.munmap_downgrade",

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A machine's kernel and its processes: see kernel.h.
+#include "kernel_model/kernel.h"
+
+#include "kernel_model/mm/exec_layout.h"
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/phys/phys_mem.h"
+#include "kernel_model/proc/vmstat.h"
+
+namespace faultline::kernel {
+
+namespace {
+
+// The names are views of the profile's strings: `names` must outlive the result.
+ArchCentres make_centres(const arch::ArchNames& names) {
+  ArchCentres centres{.user_fault_entry = {names.user_fault_entry, true},
+                      .fault_path = {},
+                      .syscall_entry = {names.syscall_entry, true},
+                      .clear_page = {names.clear_page, true}};
+  for (const std::string& name : names.fault_path) centres.fault_path.push_back({name, true});
+  return centres;
+}
+
+}  // namespace
+
+Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig& config)
+    : engine_(engine),
+      profile_(profile),
+      config_(config),
+      version_(config.version()),
+      centres_(make_centres(profile_.names)),
+      phys_(std::make_unique<PhysMem>(profile_, config_)),
+      vmstat_(std::make_unique<Vmstat>()),
+      mm_shared_(std::make_unique<MmShared>(*this)) {
+  for (std::size_t node = 0; node < profile_.nodes.size(); ++node)
+    bandwidth_.push_back(
+        std::make_unique<SharedBandwidth>(engine, profile_.costs.node_bandwidth));
+}
+
+Kernel::~Kernel() = default;
+
+Process& Kernel::create_process(std::string name) {
+  processes_.push_back(std::make_unique<Process>(*this, std::move(name)));
+  set_up_exec_layout(processes_.back()->mm());
+  return *processes_.back();
+}
+
+SharedBandwidth& Kernel::bandwidth(int node) {
+  return *bandwidth_[static_cast<std::size_t>(node)];
+}
+
+LockCosts Kernel::lock_costs() const {
+  return {.atomic = profile_.costs.lock_atomic, .handover = profile_.costs.lock_handover};
+}
+
+Process::Process(Kernel& kernel, std::string name)
+    : kernel_(kernel), name_(std::move(name)), mm_(std::make_unique<Mm>(*this)) {}
+
+Process::~Process() = default;
+
+}  // namespace faultline::kernel

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What advice does to one VMA: see madvise.h.
+#include "kernel_model/kernel.h"
+#include "kernel_model/mm/madvise.h"
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/vma_ops.h"
+
+namespace faultline::kernel {
+
+namespace {
+
+// can_madv_lru_vma(), madvise_dontneed_free_valid_vma(): pages that may be dropped or aged.
+bool pages_may_go(const Vma& vma, Madvise advice) {
+  if (advice == Madvise::kDontneedLocked) return (vma.vm_flags & VM_PFNMAP) == 0;
+  return (vma.vm_flags & (VM_LOCKED | VM_PFNMAP | VM_HUGETLB)) == 0;
+}
+
+Errno madvise_dontneed(Task& task, Mm& mm, Vma& vma, Range part, Madvise advice) {
+  if (!pages_may_go(vma, advice)) return Errno::kEINVAL;
+  const Scope scope(task, centre::kMadviseDontneed);
+  if ((vma.vm_flags & VM_SHARED) == 0) mm.process().discarded(part);
+  mm.pages().zap_page_range(task, vma, part);
+  return Errno::kOk;
+}
+
+// MADV_REMOVE punches holes into shared files only.
+Errno madvise_remove(const Vma& vma) {
+  if ((vma.vm_flags & VM_LOCKED) != 0 || vma.anonymous) return Errno::kEINVAL;
+  if ((vma.vm_flags & (VM_SHARED | VM_WRITE)) != (VM_SHARED | VM_WRITE)) return Errno::kEACCES;
+  return Errno::kEINVAL;  // Model: no file that could have a hole
+}
+
+// madvise_update_vma()
+Errno update_vma(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t new_flags) {
+  if (new_flags == vma->vm_flags) return Errno::kOk;
+  const Scope scope(task, centre::kMadviseVmaBehavior);
+  VmaSpec spec = VmaSpec::of(*vma, part, mm.kernel().profile().geometry.page_shift);
+  spec.vm_flags = new_flags;
+  Vma* const changed = vma_modify(task, mm, *vma, spec);
+  if (changed == nullptr) return Errno::kEAGAIN;  // ENOMEM is kept for holes
+  vma = changed;
+  return Errno::kOk;
+}
+
+}  // namespace
+
+bool advice_known(const Kernel& kernel, Madvise advice) {
+  switch (advice) {
+    case Madvise::kNormal:
+    case Madvise::kRandom:
+    case Madvise::kSequential:
+    case Madvise::kWillneed:
+    case Madvise::kDontneed:
+    case Madvise::kRemove:
+    case Madvise::kDontfork:
+    case Madvise::kDofork:
+    case Madvise::kDontdump:
+    case Madvise::kDodump: return true;
+    case Madvise::kHugepage:
+    case Madvise::kNohugepage: return kernel.profile().geometry.has_thp;
+    case Madvise::kWipeonfork:
+    case Madvise::kKeeponfork: return kernel.version() >= 4014;
+    case Madvise::kDontneedLocked: return kernel.version() >= 5018;
+    // Model: not there yet, whatever the version.
+    case Madvise::kFree:
+    case Madvise::kCold:
+    case Madvise::kPageout:
+    case Madvise::kPopulateRead:
+    case Madvise::kPopulateWrite:
+    case Madvise::kCollapse:
+    case Madvise::kGuardInstall:
+    case Madvise::kGuardRemove: return false;
+  }
+  return false;
+}
+
+AdviceLock advice_lock(const Kernel& kernel, Madvise advice) {
+  switch (advice) {
+    case Madvise::kDontneed:
+    case Madvise::kDontneedLocked:
+    case Madvise::kFree:
+      return kernel.config().madvise_vma_lock ? AdviceLock::kVmaRead : AdviceLock::kRead;
+    case Madvise::kRemove:
+    case Madvise::kWillneed:
+    case Madvise::kCold:
+    case Madvise::kPageout:
+    case Madvise::kPopulateRead:
+    case Madvise::kPopulateWrite:
+    case Madvise::kCollapse: return AdviceLock::kRead;
+    default: return AdviceLock::kWrite;
+  }
+}
+
+std::optional<SysResult<std::uint64_t>> advised_flags(const Vma& vma, Madvise advice) {
+  using Flags = SysResult<std::uint64_t>;
+  const std::uint64_t flags = vma.vm_flags;
+  const auto without = [flags](std::uint64_t bits) { return flags & ~bits; };
+  switch (advice) {
+    case Madvise::kNormal: return Flags{without(VM_RAND_READ | VM_SEQ_READ)};
+    case Madvise::kSequential: return Flags{without(VM_RAND_READ) | VM_SEQ_READ};
+    case Madvise::kRandom: return Flags{without(VM_SEQ_READ) | VM_RAND_READ};
+    case Madvise::kDontfork: return Flags{flags | VM_DONTCOPY};
+    case Madvise::kDofork:
+      if ((flags & VM_IO) != 0) return Flags{Errno::kEINVAL};
+      return Flags{without(VM_DONTCOPY)};
+    case Madvise::kWipeonfork:
+      if (!vma.anonymous || (flags & VM_SHARED) != 0) return Flags{Errno::kEINVAL};
+      return Flags{flags | VM_WIPEONFORK};
+    case Madvise::kKeeponfork: return Flags{without(VM_WIPEONFORK)};
+    case Madvise::kDontdump: return Flags{flags | VM_DONTDUMP};
+    case Madvise::kDodump:
+      if ((flags & VM_HUGETLB) == 0 && (flags & kVmSpecial) != 0) return Flags{Errno::kEINVAL};
+      return Flags{without(VM_DONTDUMP)};
+    case Madvise::kHugepage: return Flags{without(VM_NOHUGEPAGE) | VM_HUGEPAGE};
+    case Madvise::kNohugepage: return Flags{without(VM_HUGEPAGE) | VM_NOHUGEPAGE};
+    default: return std::nullopt;
+  }
+}
+
+Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice) {
+  if (const auto flags = advised_flags(*vma, advice)) {
+    if (!flags->ok()) return flags->error();
+    return update_vma(task, mm, vma, part, flags->value());
+  }
+  switch (advice) {
+    case Madvise::kDontneed:
+    case Madvise::kDontneedLocked: return madvise_dontneed(task, mm, *vma, part, advice);
+    case Madvise::kRemove: return madvise_remove(*vma);
+    case Madvise::kWillneed: return Errno::kOk;  // Model: nothing is swapped out or on disk
+    default: return Errno::kEINVAL;
+  }
+}
+
+}  // namespace faultline::kernel

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mmap(2) of anonymous memory.
+//
+// Stands for: SYSCALL mmap, vm_mmap_pgoff(), do_mmap(), mmap_region() (mm/mmap.c, v4.15-6.8;
+// mm/vma.c, v6.12-6.18).
+#include "kernel_model/mm/mmap.h"
+
+#include <algorithm>
+
+#include "kernel_model/mm/accounting.h"
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/unmapped_area.h"
+#include "kernel_model/mm/vma_ops.h"
+#include "kernel_model/syscall.h"
+
+namespace faultline::kernel {
+
+namespace {
+
+inline constexpr unsigned kMapType = 0x0f;  // MAP_SHARED, MAP_PRIVATE …
+
+// Pages of the old mappings in `range` that are charged already.
+std::uint64_t charged_pages(const Mm& mm, Range range) {
+  std::uint64_t pages = 0;
+  for (const Vma* vma = mm.vmas.find(range.start); vma != nullptr && vma->start < range.end;
+       vma = vma->next()) {
+    if ((vma->vm_flags & VM_ACCOUNT) == 0) continue;
+    pages += pages_of(mm, std::min(vma->end, range.end) - std::max(vma->start, range.start));
+  }
+  return pages;
+}
+
+// Removes what is mapped in the way and charges the new mapping; the order depends on the version.
+// The charge goes into `spec`.
+Errno prepare(Task& task, Mm& mm, VmaSpec& spec) {
+  const bool charged = accountable_mapping(spec.vm_flags);
+  const std::uint64_t pages = pages_of(mm, spec.range.bytes());
+  const Vma* const first = mm.vmas.find(spec.range.start);
+  const bool occupied = first != nullptr && first->start < spec.range.end;
+  const bool charge_first = mm.kernel().config().mmap_charges_before_unmap;
+  std::uint64_t reused = 0;
+  if (charged && occupied && charge_first) {
+    reused = charged_pages(mm, spec.range);
+    if (pages > reused && !vm_enough_memory(mm, pages - reused)) return Errno::kENOMEM;
+  }
+  if (occupied) {
+    const MunmapResult gone =
+        do_munmap(task, mm, spec.range.start, spec.range.bytes(), MunmapLock::kKeep);
+    if (gone.error != Errno::kOk) {
+      if (charged && charge_first && pages > reused) vm_unacct_memory(mm.kernel(), pages - reused);
+      return Errno::kENOMEM;
+    }
+  }
+  if (!charged) return Errno::kOk;
+  spec.vm_flags |= VM_ACCOUNT;
+  if (occupied && charge_first) {
+    mm.kernel().committed_pages += std::min(reused, pages);  // what do_munmap gave back
+    return Errno::kOk;
+  }
+  return vm_enough_memory(mm, pages) ? Errno::kOk : Errno::kENOMEM;
+}
+
+Errno mmap_region(Task& task, Mm& mm, VmaSpec& spec) {
+  const Scope scope(task, centre::kMmapRegion);
+  if (const Errno error = prepare(task, mm, spec); error != Errno::kOk) return error;
+  if (vma_merge_mmap(task, mm, spec) == nullptr) vma_link(task, mm, spec);
+  const std::uint64_t pages = pages_of(mm, spec.range.bytes());
+  vm_stat_account(mm, spec.vm_flags, static_cast<std::int64_t>(pages));
+  if ((spec.vm_flags & VM_LOCKED) != 0) mm.locked_vm += pages;
+  return Errno::kOk;
+}
+
+// What of `flags` decides the mapping's kind: VM_* and page offset.
+Errno apply_type(const Mm& mm, unsigned flags, VmaSpec& spec) {
+  switch (flags & kMapType) {
+    case kMapShared:
+      if ((spec.vm_flags & VM_GROWSDOWN) != 0) return Errno::kEINVAL;
+      spec.vm_flags |= VM_SHARED | VM_MAYSHARE;
+      spec.vm_pgoff = 0;
+      spec.anonymous = false;
+      spec.name = "/dev/zero (deleted)";
+      break;
+    case kMapPrivate:
+      spec.vm_pgoff = pages_of(mm, spec.range.start.v);
+      break;
+    default: return Errno::kEINVAL;
+  }
+  constexpr unsigned kOvercommitNever = 2;
+  if ((flags & kMapNoreserve) != 0 && mm.kernel().config().overcommit_memory != kOvercommitNever)
+    spec.vm_flags |= VM_NORESERVE;
+  return Errno::kOk;
+}
+
+SysResult<VirtAddr> do_mmap(Task& task, Mm& mm, VirtAddr hint, std::uint64_t length, unsigned prot,
+                            unsigned flags) {
+  const Scope scope(task, centre::kDoMmap);
+  if (length == 0) return Errno::kEINVAL;
+  if ((flags & kMapFixedNoreplace) != 0) flags |= kMapFixed;
+  if ((flags & kMapFixed) == 0) hint = round_hint_to_min(mm, hint);
+  length = page_align(mm, length);
+  if (length == 0) return Errno::kENOMEM;
+  if (mm.vmas.size() > mm.kernel().config().max_map_count) return Errno::kENOMEM;
+
+  task.charge(mm.kernel().profile().costs.mmap_base);
+  const SysResult<VirtAddr> place = get_unmapped_area(mm, hint, length, flags);
+  if (!place.ok()) return place;
+  VmaSpec spec;
+  spec.range = {place.value(), place.value() + length};
+  if ((flags & kMapFixedNoreplace) != 0) {
+    const Vma* const there = mm.vmas.find(spec.range.start);
+    if (there != nullptr && there->start < spec.range.end) return Errno::kEEXIST;
+  }
+  spec.vm_flags = calc_vm_flags(mm, prot, flags);
+  if (const Errno error = apply_type(mm, flags, spec); error != Errno::kOk) return error;
+  if (const Errno error = mmap_region(task, mm, spec); error != Errno::kOk) return error;
+  return spec.range.start;
+}
+
+// MAP_HUGETLB with a size that this kernel lacks is EINVAL; else it needs pages of a pool.
+// Model: the pools are empty.
+Errno hugetlb_unavailable(const Mm& mm, unsigned flags) {
+  const std::vector<std::uint64_t>& sizes = mm.kernel().profile().geometry.hugetlb_sizes;
+  const unsigned log2_size = flags >> kMapHugeShift;
+  if (sizes.empty()) return Errno::kEINVAL;
+  if (log2_size == 0) return Errno::kENOMEM;
+  const std::uint64_t wanted = std::uint64_t{1} << log2_size;
+  return std::find(sizes.begin(), sizes.end(), wanted) == sizes.end() ? Errno::kEINVAL
+                                                                      : Errno::kENOMEM;
+}
+
+}  // namespace
+
+std::uint64_t calc_vm_flags(const Mm& mm, unsigned prot, unsigned flags) {
+  std::uint64_t vm_flags = (prot & kVmAccessFlags) | mm.def_flags | VM_MAYREAD | VM_MAYWRITE | VM_MAYEXEC;
+  if ((flags & kMapGrowsdown) != 0) vm_flags |= VM_GROWSDOWN;
+  if ((flags & kMapLocked) != 0) vm_flags |= VM_LOCKED;
+  if ((flags & kMapStack) != 0 && mm.kernel().config().map_stack_nohugepage) vm_flags |= VM_NOHUGEPAGE;
+  return vm_flags;
+}
+
+SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint, std::uint64_t length,
+                             unsigned prot, unsigned flags) {
+  Kernel& kernel = process.kernel();
+  Mm& mm = process.mm();
+  const Scope entry(task, kernel.centres().syscall_entry);
+  task.charge(kernel.profile().costs.syscall_entry_exit);
+  const Scope scope(task, centre::kSysMmap);
+  if ((flags & kMapHugetlb) != 0) return hugetlb_unavailable(mm, flags);
+  const Scope pgoff(task, centre::kVmMmapPgoff);
+  mm.mmap_write_lock(task);
+  const SysResult<VirtAddr> result = do_mmap(task, mm, hint, length, prot, flags);
+  mm.mmap_write_unlock(task);
+  return result;
+}
+
+}  // namespace faultline::kernel

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// mremap(2), its parts.
+//
+// Stands for: mremap_to(), move_vma(), copy_vma(), vma_to_resize() (mm/mremap.c, mm/mmap.c,
+// v4.15-6.18).
+#pragma once
+
+#include <cstdint>
+
+#include "kernel_model/mm/vma.h"
+#include "kernel_model/types.h"
+#include "sim/task.h"
+
+namespace faultline::kernel {
+
+class Mm;
+
+struct MremapArgs {
+  VirtAddr old_start;
+  std::uint64_t old_length = 0;    // rounded up to pages
+  std::uint64_t new_length = 0;
+  unsigned flags = 0;
+  VirtAddr new_start;
+};
+
+// The VMA that holds the old range, if it may get the new length: vma_to_resize().
+[[nodiscard]] SysResult<Vma*> vma_to_resize(Mm& mm, const MremapArgs& args);
+
+// Moves the range to `to`, which is free.  `old` holds it.
+SysResult<VirtAddr> move_vma(Task& task, Mm& mm, Vma& old, const MremapArgs& args, VirtAddr to);
+
+}  // namespace faultline::kernel
