@@ -4,6 +4,8 @@
 // kernel, real or modelled.  The contract in prose is the comments here; the concept at the end is
 // the same for the compiler.  No code over a Platform may ask which world it is in.
 //
+// A platform object is one thread's view of its process: each call gets that of the calling thread.
+//
 // General rules.  An address is a plain number (Addr).  A range is usable between the mmap (or brk,
 // mprotect) that makes it so and the call that ends it; touching another one ends the program.
 // A call that fails changes nothing and says why with Linux's errno.  Results of system calls are
@@ -44,6 +46,24 @@ struct Place {
   const char* name;
 };
 
+// What an allocator keeps for each thread (what a libc keeps in TLS): there from the thread's start,
+// zero at first, never faults.  The meaning of the words is the allocator's.
+struct ThreadWords {
+  std::uint64_t word[4] = {};
+};
+
+// What happens in the allocator when a thread comes and goes.
+template <typename P>
+struct ThreadHooks {
+  // In the creating thread, before the new one starts: memory that the libc needs for it.
+  Addr (*create)(P& creator, void* arg) = nullptr;
+  // In the thread itself, as the last thing that it does.
+  void (*exit)(P& thread, void* arg) = nullptr;
+  // In a thread that joined it, if its stack is not kept for a later thread: what `create` gave.
+  void (*release)(P& joiner, Addr block, void* arg) = nullptr;
+  void* arg = nullptr;
+};
+
 // Values of PROT_, MAP_, MADV_ and MREMAP_ are Linux's (asm-generic).
 namespace sys {
 inline constexpr unsigned kProtNone = 0, kProtRead = 1, kProtWrite = 2, kProtExec = 4;
@@ -58,17 +78,19 @@ inline constexpr int kENOMEM = 12, kEINVAL = 22;
 
 template <typename P>
 concept Platform = requires(P p, Addr a, std::uint64_t n, unsigned u, int i, Touch kind,
-                            typename P::Lock& lock, void* ptr) {
+                            typename P::Lock& lock, const char* name, ThreadHooks<P> hooks) {
   { p.facts() } -> std::same_as<const PlatformFacts&>;
 
-  // System calls.  mmap is of anonymous private memory; `flags` as Linux's.  brk is the raw call: the
-  // new break, or the old one if it can't be moved; brk(0) asks.
+  // System calls.  mmap is of anonymous private memory; `flags` as Linux's.
   { p.mmap(a, n, u, u) } -> std::same_as<SysValue>;
   { p.munmap(a, n) } -> std::same_as<int>;              // 0 or errno
   { p.mprotect(a, n, u) } -> std::same_as<int>;
   { p.madvise(a, n, i) } -> std::same_as<int>;
   { p.mremap(a, n, n, u) } -> std::same_as<SysValue>;
-  { p.brk(a) } -> std::same_as<Addr>;
+  // libc's sbrk, which the allocator and the rest of the program share: moves the break by so many
+  // bytes and answers the old one.  The break is remembered: the kernel is asked where it is only
+  // the first time, and sbrk(0) enters it never again.
+  { p.sbrk(std::int64_t{}) } -> std::same_as<SysValue>;
   { p.usleep(n) };                                      // microseconds; 0 is a real sleep
   { p.random_key() } -> std::same_as<std::uint64_t>;    // getrandom of 8 bytes, GRND_NONBLOCK
 
@@ -87,21 +109,33 @@ concept Platform = requires(P p, Addr a, std::uint64_t n, unsigned u, int i, Tou
   // Pure computation of `n` instructions' worth of cycles; nothing natively.
   { p.cycles(n) };
 
-  // A futex lock (cmpxchg fast path, sleeps when contended).  default-constructible, not movable.
+  // 64-bit words that threads share without a lock.
+  { p.atomic_load(a) } -> std::same_as<std::uint64_t>;
+  { p.atomic_store(a, n) };
+  { p.atomic_add(a, n) } -> std::same_as<std::uint64_t>;             // answers the old value
+  { p.atomic_exchange(a, n) } -> std::same_as<std::uint64_t>;
+  { p.compare_exchange(a, n, n) } -> std::same_as<bool>;             // (at, expected, desired)
+
+  // A futex lock (cmpxchg fast path, sleeps when contended), with its name in reports; not movable.
+  // lock_at is the lock whose futex word (32 bits, zero when free) lies at that address.
+  requires std::constructible_from<typename P::Lock, const char*>;
   { p.lock(lock) };
   { p.try_lock(lock) } -> std::same_as<bool>;
   { p.unlock(lock) };
+  { p.lock_at(a, name) } -> std::same_as<typename P::Lock&>;
 
-  // One pointer a thread, null at first.
-  { p.thread_slot() } -> std::same_as<void*&>;
+  { p.thread_words() } -> std::same_as<ThreadWords&>;
   // The process has, or once had, a second thread (SINGLE_THREAD_P is false).
   { p.multi_threaded() } -> std::same_as<bool>;
-  // Zeroed memory for what glibc keeps in .data/.bss (the main arena): used through load and store
+  // Zeroed memory for what a libc keeps in .data/.bss (the main arena): used through load and store
   // like any other, but it is there from the start and never faults.  16-aligned, never freed.
   { p.static_storage(n) } -> std::same_as<Addr>;
+  // What the libc's thread creation asks of the allocator; the last call counts.
+  { p.set_thread_hooks(hooks) };
 };
 
-// A workload also starts threads: run `count` bodies as threads of the process and join them.
+// A workload also starts threads: run `count` bodies as threads of the process and join them.  Each
+// gets its own thread's platform.
 template <typename P>
 concept ThreadedPlatform = Platform<P> && requires(P p, unsigned count, void (*body)(P&, unsigned, void*), void* arg) {
   { p.run_threads(count, body, arg) };                  // all released together

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/platform/native.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+namespace faultline::alloc {
+namespace {
+
+int error_of(long result) { return result == -1 ? errno : 0; }
+
+SysValue value_of(void* result) {
+  if (result == MAP_FAILED) return {0, errno};
+  return {std::bit_cast<Addr>(result), 0};
+}
+
+// The first bytes of a small file of /proc or /sys; empty if it isn't there.
+std::size_t read_file(const char* path, char* to, std::size_t room) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t got = read(fd, to, room - 1);
+  close(fd);
+  const std::size_t n = got > 0 ? static_cast<std::size_t>(got) : 0;
+  to[n] = '\0';
+  return n;
+}
+
+std::uint64_t read_number(const char* path) {
+  char text[64];
+  return read_file(path, text, sizeof text) == 0 ? 0 : std::strtoull(text, nullptr, 10);
+}
+
+char thp_mode() {
+  char text[128];
+  if (read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) == 0) return 'n';
+  const char* const chosen = std::strchr(text, '[');
+  return chosen != nullptr ? chosen[1] : 'n';
+}
+
+std::uint64_t hugetlb_default() {
+  char text[4096];
+  if (read_file("/proc/meminfo", text, sizeof text) == 0) return 0;
+  const char* const line = std::strstr(text, "Hugepagesize:");
+  return line == nullptr ? 0 : std::strtoull(line + sizeof "Hugepagesize:" - 1, nullptr, 10) << 10;
+}
+
+}  // namespace
+
+NativeProcess::NativeProcess() {
+  facts_.page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  facts_.cpus = static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN));
+  facts_.thp_size = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+  facts_.thp_mode = thp_mode();
+  facts_.hugetlb_default = hugetlb_default();
+  facts_.overcommit_memory = static_cast<unsigned>(read_number("/proc/sys/vm/overcommit_memory"));
+}
+
+void FutexLock::lock_slow() {
+  while (state_.exchange(2, std::memory_order_acquire) != 0)
+    syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, 2, nullptr, nullptr, 0);
+}
+
+void FutexLock::wake_one() { syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); }
+
+SysValue Native::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
+  return value_of(::mmap(pointer(hint), length, static_cast<int>(prot), static_cast<int>(flags), -1, 0));
+}
+int Native::munmap(Addr start, std::uint64_t length) { return error_of(::munmap(pointer(start), length)); }
+int Native::mprotect(Addr start, std::uint64_t length, unsigned prot) {
+  return error_of(::mprotect(pointer(start), length, static_cast<int>(prot)));
+}
+int Native::madvise(Addr start, std::uint64_t length, int advice) {
+  return error_of(::madvise(pointer(start), length, advice));
+}
+SysValue Native::mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags) {
+  return value_of(::mremap(pointer(start), old_length, length, static_cast<int>(flags)));
+}
+
+// The program's other users of the break (libc's own sbrk) are followed by asking libc, which
+// remembers it without a system call.
+SysValue Native::sbrk(std::int64_t delta) {
+  void* const old = ::sbrk(delta);
+  if (old == std::bit_cast<void*>(~Addr{0})) return {0, errno};
+  return {std::bit_cast<Addr>(old), 0};
+}
+
+void Native::usleep(std::uint64_t microseconds) {
+  timespec t{};
+  t.tv_sec = static_cast<time_t>(microseconds / 1'000'000);
+  t.tv_nsec = static_cast<long>(microseconds % 1'000'000 * 1000);
+  syscall(SYS_clock_nanosleep, 0, 0, &t, nullptr);
+}
+
+std::uint64_t Native::random_key() {
+  constexpr unsigned kNonblock = 1;  // GRND_NONBLOCK
+  std::uint64_t key = 0;
+  if (syscall(SYS_getrandom, &key, sizeof key, kNonblock) != sizeof key) key = 0x9e37'79b9'7f4a'7c15;
+  return key;
+}
+
+void Native::touch(Addr start, std::uint64_t length, Touch kind) {
+  const Addr end = start + length;
+  for (Addr at = start; at < end; at = (at & ~(facts().page_size - 1)) + facts().page_size) {
+    volatile std::byte* const byte = pointer(at);
+    const std::byte was = *byte;
+    if (kind == Touch::kWrite) *byte = was;
+  }
+}
+
+Addr Native::static_storage(std::uint64_t n) {
+  const std::size_t at = process_.storage_used_.fetch_add((n + 63) & ~std::uint64_t{63});
+  if (at + n > process_.storage_.size()) {
+    std::fputs("static storage of the allocator is used up\n", stderr);
+    std::abort();
+  }
+  return std::bit_cast<Addr>(&process_.storage_[at]);
+}
+
+namespace {
+
+struct Crew {
+  NativeProcess* process;
+  const ThreadHooks<Native>* hooks;
+  void (*body)(Native&, unsigned, void*);
+  void* arg;
+  std::atomic<std::uint32_t> released = 0;
+};
+struct Worker {
+  Crew* crew = nullptr;
+  unsigned index = 0;
+  pthread_t thread{};
+  Addr block = 0;
+};
+
+void* run_worker(void* arg) {
+  const Worker& w = *static_cast<Worker*>(arg);
+  Crew& crew = *w.crew;
+  while (crew.released.load(std::memory_order_acquire) == 0)
+    syscall(SYS_futex, &crew.released, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0);
+  Native p(*crew.process);
+  crew.body(p, w.index, crew.arg);
+  if (crew.hooks->exit != nullptr) crew.hooks->exit(p, crew.hooks->arg);
+  return nullptr;
+}
+
+}  // namespace
+
+void Native::run_threads(unsigned count, void (*body)(Native&, unsigned, void*), void* arg) {
+  const ThreadHooks<Native>& hooks = process_.hooks_;
+  process_.multi_threaded_ = true;
+  Crew crew{&process_, &hooks, body, arg};
+  // From the kernel, since this must not allocate either.
+  const std::uint64_t bytes = count * sizeof(Worker);
+  const SysValue map = mmap(0, bytes, sys::kProtRead | sys::kProtWrite, sys::kMapPrivate | sys::kMapAnonymous);
+  if (!map.ok()) std::abort();
+  auto* const workers = reinterpret_cast<Worker*>(map.value);
+  for (unsigned i = 0; i < count; ++i) {
+    workers[i].crew = &crew;
+    workers[i].index = i;
+    if (hooks.create != nullptr) workers[i].block = hooks.create(*this, hooks.arg);
+    if (pthread_create(&workers[i].thread, nullptr, run_worker, &workers[i]) != 0) std::abort();
+  }
+  crew.released.store(1, std::memory_order_release);
+  syscall(SYS_futex, &crew.released, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+  for (unsigned i = 0; i < count; ++i) {
+    pthread_join(workers[i].thread, nullptr);
+    if (hooks.release != nullptr) hooks.release(*this, workers[i].block, hooks.arg);
+  }
+  munmap(map.value, bytes);
+}
+
+}  // namespace faultline::alloc
