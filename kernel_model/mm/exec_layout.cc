@@ -67,12 +67,11 @@ Vma& add(Mm& mm, const arch::LayoutVma& from, std::uint64_t& file_offset) {
 void set_up_exec_layout(Mm& mm) {
   const arch::Layout& layout = mm.kernel().profile().layout;
   mm.mmap_base = VirtAddr{layout.mmap_base};
-  mm.start_brk = mm.brk = VirtAddr{layout.brk_start};
+  mm.start_brk = VirtAddr{layout.brk_start};
+  mm.brk = VirtAddr{layout.brk};
   std::uint64_t file_offset = 0;
   for (const arch::LayoutVma& from : layout.vmas) {
     Vma& vma = add(mm, from, file_offset);
-    // The start-up heap that brk has made already.
-    if (vma.name == "[heap]" && vma.start <= mm.start_brk && mm.start_brk < vma.end) mm.brk = vma.end;
     mm.pages().map_at_start(vma, touched_at_start(mm, vma));
   }
 }
