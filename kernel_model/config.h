@@ -18,7 +18,7 @@ enum class ThpDefrag : std::uint8_t { kAlways, kDefer, kDeferMadvise, kMadvise, 
 enum class ThpMmapAlign : std::uint8_t { kNo, kAtLeastPmd, kMultipleOfPmd };
 enum class SplitPtlock : std::uint8_t { kByArch, kYes, kNo };
 // Rules of the per-VMA lock (kernel facts 1.6, 9); kNo before 6.4.
-enum class VmaLock : std::uint8_t { kNo, k6_4, k6_8, k6_12, k6_18 };
+enum class VmaLockRule : std::uint8_t { kNo, k6_4, k6_8, k6_12, k6_18 };
 // Overcommit mode 0: a request is refused if larger than what is free now, or than RAM + swap.
 enum class OvercommitHeuristic : std::uint8_t { kFreeNow, kTotalRam };
 enum class ZeroPmdWrite : std::uint8_t { kAllocThp, kSplit };
@@ -42,7 +42,7 @@ struct KernelConfig {
   [[nodiscard]] static unsigned kernel_version(std::string_view text);
   // Locks.
   RwSemRules rwsem = RwSemRules::k5_3;      // key: locks.rwsem = "4.15" | "5.3"
-  VmaLock per_vma_lock = VmaLock::kNo;      // key: locks.per_vma_lock = "no" | "6.4" | …
+  VmaLockRule per_vma_lock = VmaLockRule::kNo;      // key: locks.per_vma_lock = "no" | "6.4" | …
   SplitPtlock split_pmd_ptlock = SplitPtlock::kByArch;  // key: locks.split_pmd_ptlock
   bool munmap_downgrade = true;             // key: mm.munmap_downgrade (4.20)
   bool madvise_vma_lock = false;            // key: locks.madvise_vma_lock (6.18): DONTNEED, FREE

@@ -12,14 +12,14 @@ bool vma_locks_on(const KernelConfig& config, const arch::Profile& profile) {
   if (profile.per_vma_lock_since.empty()) return false;
   unsigned rules_of = 0;
   switch (config.per_vma_lock) {
-    case VmaLock::kNo: return false;
-    case VmaLock::k6_4: rules_of = 6004; break;
-    case VmaLock::k6_8: rules_of = 6008; break;
-    case VmaLock::k6_12: rules_of = 6012; break;
-    case VmaLock::k6_18: rules_of = 6018; break;
+    case VmaLockRule::kNo: return false;
+    case VmaLockRule::k6_4: rules_of = 6004; break;
+    case VmaLockRule::k6_8: rules_of = 6008; break;
+    case VmaLockRule::k6_12: rules_of = 6012; break;
+    case VmaLockRule::k6_18: rules_of = 6018; break;
   }
   // 6.4's rules hold until 6.7.
-  if (config.per_vma_lock == VmaLock::k6_4) rules_of = 6007;
+  if (config.per_vma_lock == VmaLockRule::k6_4) rules_of = 6007;
   return KernelConfig::kernel_version(profile.per_vma_lock_since) <= rules_of;
 }
 

@@ -74,8 +74,9 @@ Detached detach(Task& task, Mm& mm, Range range) {
 
 void unmap_region(Task& task, Mm& mm, const Detached& gone, Range range) {
   const Scope scope(task, centre::kUnmapRegion);
-  gone.for_each([&](Vma& vma) { mm.pages().zap_page_range(task, vma, vma.range()); });
-  mm.pages().free_pgtables(task, range, gone.floor, gone.ceiling);
+  bool flushed = false;
+  gone.for_each([&](Vma& vma) { flushed |= mm.pages().zap_page_range(task, vma, vma.range()); });
+  mm.pages().free_pgtables(task, range, gone.floor, gone.ceiling, flushed);
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page tables of a process: real multi-level tables by the machine's geometry, and the work on
-// ranges of them that the VMA code asks for.  All calls that change something expect the caller to
-// hold the locks that the kernel holds there; page-table spinlocks are taken inside.
+// The page tables of a process with their locks, and the work on ranges of them that the VMA code
+// asks for.  All calls that change something expect the caller to hold the locks that the kernel
+// holds there; page-table spinlocks are taken inside.
+//
+// Where to read: the tables themselves are page_table_tree.h; faults are fault.h; ranges are zap.cc,
+// free_pgtables.cc, mprotect_pages.cc, move_page_tables.cc; huge pages huge_memory.cc.
 //
 // Stands for: mm/memory.c (zap, free_pgtables), mm/huge_memory.c (PMD work), mm/mprotect.c,
 // mm/mremap.c (v4.15-6.18).
@@ -10,23 +13,25 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <optional>
 
+#include "kernel_model/kernel.h"
+#include "kernel_model/mm/page_table_tree.h"
+#include "kernel_model/mm/rss_stat.h"
 #include "kernel_model/mm/vma.h"
 #include "kernel_model/types.h"
 #include "sim/task.h"
 
 namespace faultline::kernel {
 
-class Kernel;
 class Mm;
+class MmuGather;
 
 // What one base page's worth of address space looks like from user space and to smaps.
 struct PageView {
   enum Kind : std::uint8_t { kNone, kBase, kHuge, kZero, kHugeZero, kSwap, kGuard, kHugetlb } kind = kNone;
   Pfn pfn;
-  bool writable = false, dirty = false, young = false, lazyfree = false;
+  bool writable = false, dirty = false, young = false, lazyfree = false, file = false;
+  bool operator==(const PageView&) const = default;
 };
 
 class PageTables {
@@ -35,38 +40,124 @@ class PageTables {
   ~PageTables();
 
   // The hardware's view: would this access go through without a fault?  Costs nothing.
-  [[nodiscard]] bool accessible(VirtAddr at, Access access) const;
+  [[nodiscard]] bool accessible(VirtAddr at, Access access) const {
+    return tree_.leaf_at(at).allows(access);
+  }
+  // The same, and if so the entry becomes young, and dirty by a write, as hardware does it.
+  bool hw_access(VirtAddr at, Access access);
   [[nodiscard]] PageView look(VirtAddr at) const;
-  // Calls f(range, view) for each run of pages or huge page that is present in `range`, ascending;
-  // skips empty tables without walking them.  For smaps and checks; costs nothing.
+  // Calls f(range, view) for each run of equal base pages in one table (view.pfn is the first one's)
+  // and each huge page that is present in `range`, ascending; skips empty tables without walking
+  // them.  For smaps and checks; costs nothing.
   void for_each_present(Range range, const std::function<void(Range, const PageView&)>& f) const;
 
   // unmap_vmas: clears `range` of `vma`, splitting PMD-mapped huge pages at its edges, flushing TLBs,
   // freeing the pages after the flush in mmu_gather batches.  Callers have told the process that the
-  // contents go (Process::discarded).
-  void zap_page_range(Task& task, Vma& vma, Range range);
+  // contents go (Process::discarded).  True if it flushed.
+  bool zap_page_range(Task& task, Vma& vma, Range range);
   // free_pgtables: frees the tables that lie wholly in [floor, ceiling) around the unmapped `range`;
-  // floor and ceiling are the ends of the neighbouring VMAs (0 and the top if there are none).
-  void free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr ceiling);
+  // floor and ceiling are the ends of the neighbouring VMAs (0 and 0 if there are none).
+  // `flushed`: the zap of the same mmu_gather has flushed already.
+  void free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr ceiling, bool flushed = false);
   // A VMA boundary comes to lie at `at`: a huge PMD across it is split.
   void vma_adjust_trans_huge(Task& task, Vma& vma, VirtAddr at);
-  // change_protection after vma's flags have changed to `new_flags`.
+  // change_protection to what `new_flags` allow; vma.vm_flags may be the old or the new ones.
   void change_protection(Task& task, Vma& vma, Range range, std::uint64_t new_flags);
   // move_page_tables of mremap.
   void move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to, VirtAddr new_start,
                         std::uint64_t bytes);
+  // __split_huge_pmd: nothing if no huge PMD maps `at`.
+  void split_huge_pmd(Task& task, VirtAddr at);
 
   // Outside of virtual time: base pages that a program has in place when it starts, because exec and
   // its start-up code have touched them.  A writable private VMA gets anonymous pages, a read-only
   // file's VMA page-cache pages (rss_file), a VM_PFNMAP one entries that only need tables.
-  void map_at_start(Vma& vma, Range range);
+  // `in_rss`: VmRSS shows them already; otherwise they are in the first task's cache (rss_stat.h).
+  void map_at_start(Vma& vma, Range range, bool in_rss = false);
 
   // Bytes of PTE+PMD+PUD tables incl. deposited ones (VmPTE * 1024).
-  [[nodiscard]] std::uint64_t pgtables_bytes() const;
+  [[nodiscard]] std::uint64_t pgtables_bytes() const { return tree_.bytes(); }
+  [[nodiscard]] RssStat& rss_stat() { return rss_; }
+
+  // khugepaged_enter(): the mm is on khugepaged's list from its first eligible fault on.
+  void khugepaged_enter() { on_khugepaged_list_ = true; }
+  [[nodiscard]] bool on_khugepaged_list() const { return on_khugepaged_list_; }
+  // MMF_HUGE_ZERO_PAGE: the mm holds one reference of the huge zero page until it exits.
+  void note_huge_zero_page();
+
+  // For the other files of mm/.
+  [[nodiscard]] Kernel& kernel() const { return kernel_; }
+  [[nodiscard]] Mm& mm() const { return mm_; }
+  [[nodiscard]] PageTableTree& tree() { return tree_; }
+  [[nodiscard]] const arch::Costs& costs() const { return costs_; }
+  [[nodiscard]] const arch::Geometry& geometry() const { return geometry_; }
+  [[nodiscard]] Range page_range(VirtAddr at) const { return aligned(at, geometry_.page_size()); }
+  [[nodiscard]] Range pmd_range(VirtAddr at) const { return aligned(at, geometry_.pmd_size()); }
+
+  // pmd_lockptr(): the page of the PMD table, or null for mm->page_table_lock.
+  [[nodiscard]] TablePage* pmd_lock_page(const Table& pmd) const {
+    return split_pmd_ptlock_ ? pmd.page : nullptr;
+  }
+  [[nodiscard]] SpinLock& spinlock_of(TablePage* page);
+  [[nodiscard]] bool split_pmd_ptlock() const { return split_pmd_ptlock_; }
+
+  // A page for one table, charged; null without memory.  POWER's fragments take page_table_lock.
+  [[nodiscard]] TablePage* alloc_table(Task& task, unsigned level);
+  void free_table(Task& task, TablePage* page);
+  // The table of `level` that maps `at`, made with all above it where missing; null: no memory, or
+  // a huge page is in the way.
+  [[nodiscard]] Table* alloc_tables_to(Task& task, VirtAddr at, unsigned level);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  friend class MmuGather;
+  static Range aligned(VirtAddr at, std::uint64_t size) {
+    const VirtAddr start{at.v & ~(size - 1)};
+    return {start, start + size};
+  }
+  [[nodiscard]] PageView view_of(Pte entry, bool huge) const;
+  void map_page_at_start(const Vma& vma, VirtAddr at, bool in_rss);
+  [[nodiscard]] Table* install_table(Task& task, Table& parent, VirtAddr at);
+  void account_table_pages(std::uint64_t before);
+  void zap_pmd(MmuGather& tlb, Range range);
+  bool zap_huge_pmd(MmuGather& tlb, Table& pmd, Range range);
+  void zap_pte_range(MmuGather& tlb, Range range);
+  bool free_tables_below(MmuGather& tlb, Table& table, Range range, VirtAddr floor, VirtAddr ceiling);
+  void split_huge_pmd_locked(Task& task, Table& pmd, VirtAddr at);
+  struct ProtChange;
+  void change_pmd(ProtChange& change, Range range);
+  void change_pte_range(ProtChange& change, Range range);
+  void move_ptes(Task& task, VirtAddr old_at, VirtAddr new_at, std::uint64_t bytes);
+  bool move_pmd_entry(Task& task, VirtAddr old_at, VirtAddr new_at);
+
+  Kernel& kernel_;
+  Mm& mm_;
+  const arch::Geometry& geometry_;
+  const arch::Costs& costs_;
+  PageTableTree tree_;
+  RssStat rss_;
+  bool split_pmd_ptlock_;
+  bool on_khugepaged_list_ = false;
+  bool holds_huge_zero_page_ = false;
+  LockStats& pmd_ptl_stats_;
+  LockStats& pte_ptl_stats_;
+};
+
+// Holds a page-table spinlock: of a table page, or mm->page_table_lock for null.
+class Ptl {
+ public:
+  Ptl(Task& task, PageTables& pages, TablePage* page);
+  ~Ptl() {
+    if (lock_ != nullptr) unlock();
+  }
+  Ptl(const Ptl&) = delete;
+  Ptl& operator=(const Ptl&) = delete;
+  void unlock();
+
+ private:
+  Task& task_;
+  PageTables& pages_;
+  TablePage* page_;
+  SpinLock* lock_;
 };
 
 }  // namespace faultline::kernel

@@ -33,7 +33,8 @@ struct Page {
     kTable = 1024,
     kBuddy = 2048,
     kUnmovable = 4096,
-    kPcp = 8192
+    kPcp = 8192,
+    kAnonExclusive = 16384  // PG_anon_exclusive: not shared by a fork (since)
   };
   std::uint16_t flags = 0;
   std::uint8_t order = 0;  // of a head page

@@ -22,9 +22,9 @@ struct Name {
 
 constexpr Name<RwSemRules> kRwSem[] = {{"4.15", RwSemRules::k4_15},
                                        {"5.3", RwSemRules::k5_3}};
-constexpr Name<VmaLock> kVmaLock[] = {{"no", VmaLock::kNo},     {"6.4", VmaLock::k6_4},
-                                      {"6.5", VmaLock::k6_4},   {"6.8", VmaLock::k6_8},
-                                      {"6.12", VmaLock::k6_12}, {"6.18", VmaLock::k6_18}};
+constexpr Name<VmaLockRule> kVmaLock[] = {{"no", VmaLockRule::kNo},     {"6.4", VmaLockRule::k6_4},
+                                      {"6.5", VmaLockRule::k6_4},   {"6.8", VmaLockRule::k6_8},
+                                      {"6.12", VmaLockRule::k6_12}, {"6.18", VmaLockRule::k6_18}};
 constexpr Name<SplitPtlock> kSplit[] = {{"by_arch", SplitPtlock::kByArch},
                                         {"yes", SplitPtlock::kYes},
                                         {"no", SplitPtlock::kNo}};

@@ -65,9 +65,9 @@ TEST(Presets, TellTheKernelsApart) {
   EXPECT_EQ(old.split_pmd_ptlock, SplitPtlock::kByArch);
   const KernelConfig lts = load_preset("6.1");
   EXPECT_EQ(lts.rwsem, RwSemRules::k5_3);
-  EXPECT_EQ(lts.per_vma_lock, VmaLock::kNo);
+  EXPECT_EQ(lts.per_vma_lock, VmaLockRule::kNo);
   EXPECT_EQ(lts.zero_pmd_write, ZeroPmdWrite::kSplit);
-  EXPECT_EQ(load_preset("6.5").per_vma_lock, VmaLock::k6_4);
+  EXPECT_EQ(load_preset("6.5").per_vma_lock, VmaLockRule::k6_4);
   EXPECT_EQ(load_preset("6.8").thp_mmap_align, ThpMmapAlign::kAtLeastPmd);
   EXPECT_EQ(load_preset("6.12").thp_mmap_align, ThpMmapAlign::kMultipleOfPmd);
   EXPECT_EQ(load_preset("6.18").zero_pmd_write, ZeroPmdWrite::kAllocThp);
@@ -82,7 +82,7 @@ TEST(Switches, AnyOneCanBeTurned) {
   set_switch(config, "mm.munmap_downgrade", word("true"));
   set_switch(config, "sysctl.vm.max_map_count", word("100"));
   EXPECT_EQ(config.rwsem, RwSemRules::k5_3);
-  EXPECT_EQ(config.per_vma_lock, VmaLock::k6_4);
+  EXPECT_EQ(config.per_vma_lock, VmaLockRule::k6_4);
   EXPECT_EQ(config.thp_enabled, ThpEnabled::kNever);
   EXPECT_TRUE(config.munmap_downgrade);
   EXPECT_EQ(config.max_map_count, 100U);

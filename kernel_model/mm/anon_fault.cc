@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Faults that map or write one base page.
+//
+// Stands for: handle_pte_fault(), do_anonymous_page(), do_wp_page(), wp_page_copy() (mm/memory.c,
+// v4.15-6.18).  Model: a page of a private file mapping is always in the page cache.
+#include "kernel_model/mm/clear_page.h"
+#include "kernel_model/mm/fault_context.h"
+#include "kernel_model/mm/mmu_gather.h"
+#include "kernel_model/mm/rmap.h"
+#include "kernel_model/phys/phys_mem.h"
+#include "sim/check.h"
+
+namespace faultline::kernel {
+namespace {
+
+constexpr Centre kDoAnonymousPage{"do_anonymous_page", true};
+constexpr Centre kDoWpPage{"do_wp_page", true};
+constexpr Centre kDoFault{"do_fault", true};
+
+// alloc_zeroed_user_highpage_movable(), alloc_page_vma(): a base page of the task's node, or another's.
+std::optional<Pfn> alloc_base_page(Fault& fault) {
+  fault.task.charge(fault.pages.costs().page_alloc);
+  fault.task.sync();
+  AllocRequest request;
+  request.preferred_node = fault.task.node();
+  return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
+}
+
+void free_unmapped_page(Fault& fault, Pfn page) {
+  fault.task.charge(fault.pages.costs().page_free);
+  fault.task.sync();
+  fault.kernel.phys().free_pages(page, 0, fault.task.cpu());
+}
+
+std::uint64_t anon_bits(const Fault& fault) {
+  const bool writable = (fault.vma.vm_flags & VM_WRITE) != 0;
+  return fault.page_bits() | (writable ? std::uint64_t{Pte::kWrite | Pte::kDirty} : 0);
+}
+
+// Under the PTE's lock: `value` if the entry is still none.  False: somebody was faster, or the
+// table is gone.
+bool set_if_none(Fault& fault, Table& table, Pte value) {
+  PageTableTree& tree = fault.pages.tree();
+  if (tree.find_pte_table(fault.at) != &table || !tree.get(table, fault.at).none()) return false;
+  tree.set(table, fault.at, value);
+  fault.task.charge(fault.pages.costs().pte_set);
+  return true;
+}
+
+FaultResult map_zero_page(Fault& fault, Table& table) {
+  Ptl lock(fault.task, fault.pages, table.page);
+  const std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kZero;
+  set_if_none(fault, table, Pte::leaf(Pfn{0}, bits));
+  return FaultResult::kDone;
+}
+
+FaultResult do_anonymous_page(Fault& fault, Table& pmd) {
+  Scope scope(fault.task, kDoAnonymousPage);
+  PageTables& pages = fault.pages;
+  const Pte above = pages.tree().get(pmd, fault.at);
+  Table* table = above.is_table() ? PageTableTree::to_table(above)
+                                  : pages.alloc_tables_to(fault.task, fault.at, pages.tree().pte_level());
+  if (table == nullptr) {
+    // A huge page got in the way (pmd_trans_unstable()): the access is repeated.
+    return pages.tree().get(pmd, fault.at).is_leaf() ? FaultResult::kDone : FaultResult::kOom;
+  }
+  if (!fault.write()) return map_zero_page(fault, *table);
+  if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
+  const auto page = alloc_base_page(fault);
+  if (!page) return FaultResult::kOom;
+  clear_pages(fault.task, fault.kernel, *page, pages.geometry().page_size());
+  {
+    Ptl lock(fault.task, pages, table->page);
+    if (set_if_none(fault, *table, Pte::leaf(*page, anon_bits(fault)))) {
+      page_add_new_anon_rmap(fault.kernel, *page, 0);
+      pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
+      return FaultResult::kDone;
+    }
+  }
+  free_unmapped_page(fault, *page);
+  return FaultResult::kDone;
+}
+
+// do_read_fault() of a private file mapping whose page is cached.  Model: no fault-around.
+FaultResult map_file_page(Fault& fault, Table& table) {
+  Ptl lock(fault.task, fault.pages, table.page);
+  if (set_if_none(fault, table, Pte::leaf(Pfn{0}, fault.page_bits() | Pte::kFile)))
+    fault.pages.rss_stat().add_fast(fault.task, RssKind::kFile, 1);
+  return FaultResult::kDone;
+}
+
+// The page under `old` may be written where it is: nobody else has it.
+bool can_reuse(Fault& fault, Pte old) {
+  if (!old.maps_anon()) return false;
+  Page& page = fault.kernel.phys().page(old.pfn());
+  if ((page.flags & Page::kAnonExclusive) != 0) return true;
+  const Pfn head = compound_head(fault.kernel, old.pfn());
+  return fault.kernel.phys().page(head).refcount == 1;
+}
+
+// wp_page_copy(): a page of the mm's own takes the place of the zero page, a file's or a shared one.
+FaultResult wp_page_copy(Fault& fault, Table& table, Pte old) {
+  PageTables& pages = fault.pages;
+  if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
+  const auto page = alloc_base_page(fault);
+  if (!page) return FaultResult::kOom;
+  const std::uint64_t size = pages.geometry().page_size();
+  if (old.none() || old.zero_page()) clear_pages(fault.task, fault.kernel, *page, size);
+  else copy_pages(fault.task, fault.kernel, *page, size);
+  Ptl lock(fault.task, pages, table.page);
+  PageTableTree& tree = pages.tree();
+  if (tree.find_pte_table(fault.at) != &table || tree.get(table, fault.at).raw() != old.raw()) {
+    lock.unlock();
+    free_unmapped_page(fault, *page);
+    return FaultResult::kDone;
+  }
+  tree.set(table, fault.at, Pte::leaf(*page, anon_bits(fault)));
+  page_add_new_anon_rmap(fault.kernel, *page, 0);
+  fault.task.charge(pages.costs().pte_set);
+  if (old.present()) flush_tlb_range(fault.task, pages);       // ptep_clear_flush_notify()
+  if (old.maps_anon()) {
+    page_remove_rmap_pte(fault.kernel, old.pfn());
+  } else {
+    pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
+    if (old.has(Pte::kFile)) pages.rss_stat().add_fast(fault.task, RssKind::kFile, -1);
+  }
+  lock.unlock();
+  if (!old.maps_anon()) return FaultResult::kDone;
+  fault.task.sync();
+  put_page(fault.kernel, old.pfn(), fault.task.cpu());
+  return FaultResult::kDone;
+}
+
+FaultResult do_wp_page(Fault& fault, Table& table, Pte old) {
+  Scope scope(fault.task, kDoWpPage);
+  {
+    Ptl lock(fault.task, fault.pages, table.page);
+    PageTableTree& tree = fault.pages.tree();
+    if (tree.find_pte_table(fault.at) != &table || tree.get(table, fault.at).raw() != old.raw())
+      return FaultResult::kDone;
+    if (can_reuse(fault, old)) {
+      fault.kernel.phys().page(old.pfn()).flags |= Page::kAnonExclusive;
+      tree.set(table, fault.at, old.with(Pte::kWrite | Pte::kDirty | Pte::kYoung));
+      fault.task.charge(fault.pages.costs().pte_set);
+      return FaultResult::kDone;
+    }
+  }
+  return wp_page_copy(fault, table, old);
+}
+
+// do_fault(): a private file mapping; a write copies at once (do_cow_fault()).
+FaultResult do_fault(Fault& fault) {
+  Scope scope(fault.task, kDoFault);
+  Table* table = fault.pages.alloc_tables_to(fault.task, fault.at, fault.pages.tree().pte_level());
+  if (table == nullptr) return FaultResult::kOom;
+  if (!fault.write()) return map_file_page(fault, *table);
+  return wp_page_copy(fault, *table, Pte{});
+}
+
+}  // namespace
+
+FaultResult handle_pte_fault(Fault& fault, Table& pmd) {
+  PageTableTree& tree = fault.pages.tree();
+  const Pte above = tree.get(pmd, fault.at);
+  const Pte entry = above.is_table() ? tree.get(*PageTableTree::to_table(above), fault.at) : Pte{};
+  if (entry.none()) return fault.vma.anonymous ? do_anonymous_page(fault, pmd) : do_fault(fault);
+  if (entry.has(Pte::kGuard)) return FaultResult::kSigsegv;
+  if (fault.write() && !entry.has(Pte::kWrite))
+    return do_wp_page(fault, *PageTableTree::to_table(above), entry);
+  return FaultResult::kDone;       // spurious: another thread's fault came first
+}
+
+}  // namespace faultline::kernel

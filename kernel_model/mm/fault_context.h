@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One page fault on its way through the kernel, and the steps that handle it.
+//
+// Stands for: struct vm_fault and VM_FAULT_* (include/linux/mm.h, mm_types.h, v4.15-6.18).
+#pragma once
+
+#include <cstdint>
+
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/page_tables.h"
+#include "kernel_model/types.h"
+#include "sim/task.h"
+
+namespace faultline::kernel {
+
+enum class FaultResult : std::uint8_t {
+  kDone,        // 0: the access is repeated (and may fault again)
+  kFallback,    // VM_FAULT_FALLBACK: the huge path gives over to base pages
+  kRetry,       // VM_FAULT_RETRY: again, under mmap_lock
+  kOom,
+  kSigsegv,
+  kSigbus,
+};
+
+struct Fault {
+  Task& task;
+  Kernel& kernel;
+  Mm& mm;
+  PageTables& pages;
+  Vma& vma;
+  VirtAddr at;
+  Access access;
+  bool under_vma_lock;      // FAULT_FLAG_VMA_LOCK
+
+  [[nodiscard]] bool write() const { return access == Access::kWrite; }
+  // The bits of an entry that maps a page of this VMA for this access.
+  [[nodiscard]] std::uint64_t page_bits() const {
+    std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung;
+    if (write()) bits |= Pte::kDirty;
+    return bits;
+  }
+};
+
+// Counts the fault, then __handle_mm_fault().
+FaultResult handle_mm_fault(Fault& fault);
+
+// --- huge_fault.cc
+// The PMD entry is none: try to map a whole huge page.
+FaultResult do_huge_pmd_anonymous_page(Fault& fault, Table& pmd);
+// A write to a read-only huge PMD.
+FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry);
+// hugepage_vma_check() and its like: may a fault in this VMA try a huge page?
+[[nodiscard]] bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma);
+
+// --- anon_fault.cc
+// The PMD entry is none or a table.
+FaultResult handle_pte_fault(Fault& fault, Table& pmd);
+
+// --- anon_vma.cc
+// anon_vma_prepare(), __vmf_anon_prepare(): kRetry if that needs mmap_lock, which this fault doesn't
+// hold and can't get at once.
+FaultResult anon_vma_prepare(Fault& fault);
+
+}  // namespace faultline::kernel

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Faults that map or write a whole huge page.
+//
+// The one fact that most results follow from: the huge page is allocated and cleared with no
+// page-table lock held, only mmap_lock for read or the VMA's lock.  So threads that touch the same
+// range at once each clear one, all but the first to take the PMD's lock for nothing; and whoever wants
+// mmap_lock for write waits for the longest clear.
+//
+// Stands for: do_huge_pmd_anonymous_page(), __do_huge_pmd_anonymous_page(), do_huge_pmd_wp_page()
+// (mm/huge_memory.c, v4.15-6.18).
+#include "kernel_model/mm/clear_page.h"
+#include "kernel_model/mm/fault_context.h"
+#include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/rmap.h"
+#include "kernel_model/phys/phys_mem.h"
+#include "kernel_model/proc/vmstat.h"
+#include "sim/check.h"
+
+namespace faultline::kernel {
+namespace {
+
+constexpr Centre kDoHugePmdAnonymousPage{"do_huge_pmd_anonymous_page", true};
+constexpr Centre kDoHugePmdAnonymousPageInner{"__do_huge_pmd_anonymous_page", true};
+constexpr Centre kDoHugePmdWpPage{"do_huge_pmd_wp_page", true};
+constexpr Centre kDoHugeZeroWpPmd{"do_huge_zero_wp_pmd", true};
+
+// alloc_hugepage_direct_gfpmask(), vma_thp_gfp_mask().
+GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma) {
+  const bool advised = (vma.vm_flags & VM_HUGEPAGE) != 0;
+  switch (kernel.config().thp_defrag) {
+    case ThpDefrag::kAlways: return advised ? GfpReclaim::kDirect : GfpReclaim::kDirectNoretry;
+    case ThpDefrag::kDefer: return GfpReclaim::kKswapd;
+    case ThpDefrag::kDeferMadvise: return advised ? GfpReclaim::kDirect : GfpReclaim::kKswapd;
+    case ThpDefrag::kMadvise: return advised ? GfpReclaim::kDirect : GfpReclaim::kNone;
+    case ThpDefrag::kNever: break;
+  }
+  return GfpReclaim::kNone;
+}
+
+// alloc_pages_vma(), vma_alloc_folio(): the task's node first.  4.15 leaves it at that; later kernels
+// go to other nodes if direct reclaim is allowed.
+std::optional<Pfn> alloc_huge_page(Fault& fault) {
+  fault.task.charge(fault.pages.costs().huge_page_alloc);
+  fault.task.sync();
+  AllocRequest request;
+  request.order = fault.pages.geometry().pmd_order();
+  request.preferred_node = fault.task.node();
+  request.reclaim = thp_gfp(fault.kernel, fault.vma);
+  const bool direct =
+      request.reclaim == GfpReclaim::kDirect || request.reclaim == GfpReclaim::kDirectNoretry;
+  AllocRequest local = request;
+  local.this_node_only = true;
+  if (direct && !fault.kernel.config().thp_strictly_local) local.reclaim = GfpReclaim::kDirectNoretry;
+  if (const auto page = fault.kernel.phys().alloc_pages(local, fault.task.cpu())) return page;
+  if (fault.kernel.config().thp_strictly_local || !direct) return std::nullopt;
+  return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
+}
+
+// A huge page that nobody has mapped goes back.
+void free_unmapped_huge_page(Fault& fault, Pfn page) {
+  fault.task.charge(fault.pages.costs().huge_page_free);
+  fault.task.sync();
+  fault.kernel.phys().free_pages(page, fault.pages.geometry().pmd_order(), fault.task.cpu());
+}
+
+// set_huge_anon: map count, LRU, counters, the entry.  The PMD's lock is held.
+void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
+  PageTables& pages = fault.pages;
+  page_add_new_anon_rmap(fault.kernel, page, pages.geometry().pmd_order());
+  std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty;
+  if ((fault.vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;
+  pages.tree().set(pmd, fault.at, Pte::leaf(page, bits));
+  pages.rss_stat().add(fault.task, RssKind::kAnon,
+                       static_cast<std::int64_t>(pages.geometry().pages_per_pmd()));
+  fault.task.charge(pages.costs().pmd_set);
+}
+
+// The read fault: one page of zeros for all, read-only.
+FaultResult map_huge_zero_page(Fault& fault, Table& pmd) {
+  PageTables& pages = fault.pages;
+  TablePage* deposited = pages.alloc_table(fault.task, pages.tree().pte_level());
+  if (deposited == nullptr) return FaultResult::kOom;
+  const auto zero = fault.kernel.mm_shared().get_huge_zero_page(fault.task);
+  if (!zero) {
+    pages.free_table(fault.task, deposited);
+    ++fault.kernel.vmstat().thp_fault_fallback;
+    return FaultResult::kFallback;
+  }
+  {
+    Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
+    if (pages.tree().get(pmd, fault.at).none()) {
+      const std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kZero;
+      pages.tree().deposit(pmd, fault.at, deposited);
+      pages.tree().set(pmd, fault.at, Pte::leaf(*zero, bits));
+      pages.note_huge_zero_page();
+      fault.task.charge(pages.costs().pmd_set);
+      return FaultResult::kDone;
+    }
+  }
+  pages.free_table(fault.task, deposited);
+  return FaultResult::kDone;
+}
+
+FaultResult do_huge_pmd_anonymous_page_inner(Fault& fault, Table& pmd, Pfn page) {
+  PageTables& pages = fault.pages;
+  Scope scope(fault.task, kDoHugePmdAnonymousPageInner);
+  TablePage* deposited = pages.alloc_table(fault.task, pages.tree().pte_level());
+  if (deposited == nullptr) {
+    free_unmapped_huge_page(fault, page);
+    return FaultResult::kOom;
+  }
+  clear_huge_page(fault.task, fault.kernel, page);
+  {
+    Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
+    if (pages.tree().get(pmd, fault.at).none()) {
+      pages.tree().deposit(pmd, fault.at, deposited);
+      map_huge_page(fault, pmd, page);
+      ++fault.kernel.vmstat().thp_fault_alloc;
+      return FaultResult::kDone;
+    }
+  }
+  // Another thread was faster: all the clearing was for nothing.
+  pages.free_table(fault.task, deposited);
+  free_unmapped_huge_page(fault, page);
+  return FaultResult::kDone;
+}
+
+}  // namespace
+
+bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma) {
+  if (!kernel.profile().geometry.has_thp || !vma.anonymous || mm.thp_disabled) return false;
+  if ((vma.vm_flags & (VM_NOHUGEPAGE | VM_HUGETLB | kVmSpecial | VM_SHARED)) != 0) return false;
+  switch (kernel.config().thp_enabled) {
+    case ThpEnabled::kAlways: return true;
+    case ThpEnabled::kMadvise: return (vma.vm_flags & VM_HUGEPAGE) != 0;
+    case ThpEnabled::kNever: break;
+  }
+  return false;
+}
+
+FaultResult do_huge_pmd_anonymous_page(Fault& fault, Table& pmd) {
+  Scope scope(fault.task, kDoHugePmdAnonymousPage);
+  if (!fault.vma.range().contains(fault.pages.pmd_range(fault.at))) return FaultResult::kFallback;
+  if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
+  fault.pages.khugepaged_enter();
+  if (!fault.write() && fault.kernel.config().use_zero_page) return map_huge_zero_page(fault, pmd);
+  const auto page = alloc_huge_page(fault);
+  if (!page) {
+    ++fault.kernel.vmstat().thp_fault_fallback;
+    return FaultResult::kFallback;
+  }
+  return do_huge_pmd_anonymous_page_inner(fault, pmd, *page);
+}
+
+namespace {
+
+// The first write to a huge zero page: 4.15 and 6.18 give the range a huge page of its own.
+FaultResult do_huge_zero_wp_pmd(Fault& fault, Table& pmd, Pte entry) {
+  PageTables& pages = fault.pages;
+  Scope scope(fault.task, kDoHugeZeroWpPmd);
+  if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
+  const auto page = thp_allowed(fault.kernel, fault.mm, fault.vma) ? alloc_huge_page(fault) : std::nullopt;
+  if (!page) {
+    ++fault.kernel.vmstat().thp_fault_fallback;
+    return FaultResult::kFallback;
+  }
+  clear_huge_page(fault.task, fault.kernel, *page);
+  {
+    Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
+    if (pages.tree().get(pmd, fault.at).raw() == entry.raw()) {
+      map_huge_page(fault, pmd, *page);
+      ++fault.kernel.vmstat().thp_fault_alloc;
+      return FaultResult::kDone;
+    }
+  }
+  free_unmapped_huge_page(fault, *page);
+  return FaultResult::kDone;
+}
+
+// Nobody else maps the huge page: it becomes writable where it is.
+bool reuse_huge_page(Fault& fault, Table& pmd, Pte entry) {
+  PageTables& pages = fault.pages;
+  Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
+  const Pte now = pages.tree().get(pmd, fault.at);
+  if (now.raw() != entry.raw()) return true;                // changed meanwhile: fault again
+  Page& head = fault.kernel.phys().page(entry.pfn());
+  if ((head.flags & Page::kAnonExclusive) == 0 && head.refcount > 1) return false;
+  head.flags |= Page::kAnonExclusive;
+  pages.tree().set(pmd, fault.at, now.with(Pte::kWrite | Pte::kDirty | Pte::kYoung));
+  fault.task.charge(pages.costs().pmd_set);
+  return true;
+}
+
+}  // namespace
+
+FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry) {
+  Scope scope(fault.task, kDoHugePmdWpPage);
+  if (entry.zero_page()) {
+    if (fault.kernel.config().zero_pmd_write == ZeroPmdWrite::kAllocThp) {
+      const FaultResult result = do_huge_zero_wp_pmd(fault, pmd, entry);
+      if (result != FaultResult::kFallback) return result;
+    }
+  } else if (reuse_huge_page(fault, pmd, entry)) {
+    return FaultResult::kDone;
+  }
+  fault.pages.split_huge_pmd(fault.task, fault.at);
+  return FaultResult::kFallback;
+}
+
+}  // namespace faultline::kernel

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the address spaces of one kernel share: the huge zero page, the deferred-split queue, and the
+// host's buffers for mmu_gather.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernel_model/types.h"
+#include "sim/cost_centre.h"
+#include "sim/task.h"
+
+namespace faultline::kernel {
+
+class Kernel;
+
+// Huge pages of which a part is unmapped, oldest first; the shrinker splits them under reclaim.
+// Stands for: deferred_split_huge_page(), free_transhuge_page() (mm/huge_memory.c, v4.15-6.18).
+// Model: one queue in all, not one a node or memory cgroup.
+class DeferredSplitQueue {
+ public:
+  // False if it is queued already.
+  bool add(Pfn head);
+  void remove(Pfn head);
+  [[nodiscard]] std::size_t size() const { return by_age_.size(); }
+  [[nodiscard]] const std::map<std::uint64_t, Pfn>& by_age() const { return by_age_; }
+
+ private:
+  std::uint64_t next_ = 0;
+  std::map<std::uint64_t, Pfn> by_age_;
+  std::map<Pfn, std::uint64_t> age_of_;
+};
+
+class MmShared {
+ public:
+  explicit MmShared(Kernel& kernel);
+
+  // get_huge_zero_page(): allocates and clears it if there is none; no answer without memory.
+  [[nodiscard]] std::optional<Pfn> get_huge_zero_page(Task& task);
+  [[nodiscard]] std::optional<Pfn> huge_zero_page() const { return huge_zero_; }
+  // The shrinker's part: frees it if no mm refers to it.
+  bool free_huge_zero_page(int cpu);
+  void hold_huge_zero_page() { ++huge_zero_users_; }
+  void put_huge_zero_page() { --huge_zero_users_; }
+
+  DeferredSplitQueue deferred_split;
+
+  // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound) page.
+  struct Gathered {
+    Pfn pfn;
+    std::uint32_t refs;
+  };
+  [[nodiscard]] std::unique_ptr<std::vector<Gathered>> take_gather_buffer();
+  void give_gather_buffer(std::unique_ptr<std::vector<Gathered>> buffer);
+
+  // The fault path's stack nodes below the place of the faulting instruction, to save the lookups.
+  struct FaultPath {
+    CentreTree::Node* from = nullptr;
+    CentreTree::Node* entry = nullptr;          // ArchCentres::user_fault_entry
+    CentreTree::Node* do_page_fault = nullptr;  // the last of ArchCentres::fault_path
+  };
+  [[nodiscard]] const FaultPath& fault_path(Task& task) {
+    if (fault_path_.from != task.where()) find_fault_path(task);
+    return fault_path_;
+  }
+
+ private:
+  void find_fault_path(Task& task);
+
+  Kernel& kernel_;
+  std::optional<Pfn> huge_zero_;
+  std::uint64_t huge_zero_users_ = 0;   // address spaces that have mapped it
+  std::vector<std::unique_ptr<std::vector<Gathered>>> gather_buffers_;
+  FaultPath fault_path_;
+};
+
+}  // namespace faultline::kernel

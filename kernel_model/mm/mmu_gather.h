@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Unmapping in batches: entries are cleared first, then TLBs are flushed, then pages and tables are
+// freed, so that nobody can reach a page that has a new owner.
+//
+// Stands for: struct mmu_gather (include/asm-generic/tlb.h, mm/mmu_gather.c, v4.15-6.18): a batch holds
+// (PAGE_SIZE - 16) / 8 page pointers, all batches together at most about 10,000.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/page_tables.h"
+
+namespace faultline::kernel {
+
+// Flushes what other CPUs (and this one) may cache of the mm: IPIs to the CPUs that run it, or one
+// broadcast, by machine; charged to the task.
+// Stands for: flush_tlb_mm_range() (x86), __flush_tlb_range() (arm64), radix__flush_tlb_range() (POWER).
+// Model: one cost whatever the range's length; what receivers of an IPI lose is not booked.
+void flush_tlb_range(Task& task, PageTables& pages);
+
+class MmuGather {
+ public:
+  MmuGather(Task& task, PageTables& pages);
+  ~MmuGather();
+  MmuGather(const MmuGather&) = delete;
+  MmuGather& operator=(const MmuGather&) = delete;
+
+  // Entries were cleared: a flush is due even if no page goes with them.
+  void unmapped() { flush_due_ = true; }
+  // `refs` references of a page (or compound page) go after the flush; counts as that many entries.
+  void remove_page(Pfn pfn, std::uint32_t refs) {
+    pages_to_free_->push_back({pfn, refs});
+    gathered_ += refs;
+    flush_due_ = true;
+  }
+  void remove_table(TablePage* page) { tables_to_free_.push_back(page); }
+  [[nodiscard]] bool full() const { return gathered_ >= limit_; }
+
+  // tlb_flush_mmu(): flushes, then frees.
+  void flush();
+  [[nodiscard]] bool has_flushed() const { return has_flushed_; }
+  // The flush for what was unmapped was made by a gather before this one.
+  void assume_flushed() { has_flushed_ = true; }
+
+  [[nodiscard]] Task& task() const { return task_; }
+
+ private:
+  void free_pages();
+
+  Task& task_;
+  PageTables& pt_;
+  std::unique_ptr<std::vector<MmShared::Gathered>> pages_to_free_;
+  std::vector<TablePage*> tables_to_free_;
+  std::uint64_t gathered_ = 0;
+  std::uint64_t limit_;
+  bool flush_due_ = false;
+  bool has_flushed_ = false;
+};
+
+}  // namespace faultline::kernel

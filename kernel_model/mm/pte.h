@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One page-table entry in eight bytes, for every level.
+//
+// An entry is empty (0), a pointer to the next table (even), or a leaf (odd): a base page at the PTE
+// level, a huge page at the PMD level.  A leaf is either present, with the bits that hardware and
+// kernel keep, or a mark that is not (swap, guard, hugetlb).
+//
+// Stands for: pte_t and pmd_t of every architecture.  Model: dirty and young are always kept by
+// hardware; no soft-dirty, no uffd bits.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel_model/types.h"
+
+namespace faultline::kernel {
+
+class Pte {
+ public:
+  enum Bits : std::uint64_t {
+    kLeaf = 1 << 0,
+    kPresent = 1 << 1,
+    kUser = 1 << 2,      // readable from user space; clear under PROT_NONE
+    kWrite = 1 << 3,
+    kDirty = 1 << 4,
+    kYoung = 1 << 5,
+    kZero = 1 << 6,      // the (huge) zero page: not in RSS, never freed through a mapping
+    kFile = 1 << 7,      // page-cache page of a private file mapping
+    kGuard = 1 << 8,     // PTE_MARKER_GUARD
+    kSwap = 1 << 9,
+    kHugetlb = 1 << 10,
+  };
+
+  constexpr Pte() = default;
+  constexpr explicit Pte(std::uint64_t raw) : raw_(raw) {}
+  static constexpr Pte leaf(Pfn pfn, std::uint64_t bits) {
+    return Pte{(std::uint64_t{pfn.v} << kPfnShift) | bits | kLeaf};
+  }
+
+  [[nodiscard]] constexpr std::uint64_t raw() const { return raw_; }
+  [[nodiscard]] constexpr bool none() const { return raw_ == 0; }
+  [[nodiscard]] constexpr bool is_leaf() const { return (raw_ & kLeaf) != 0; }
+  [[nodiscard]] constexpr bool is_table() const { return raw_ != 0 && (raw_ & kLeaf) == 0; }
+  [[nodiscard]] constexpr bool has(Bits bit) const { return (raw_ & bit) != 0; }
+  [[nodiscard]] constexpr bool present() const { return has(kPresent); }
+  [[nodiscard]] constexpr bool zero_page() const { return has(kZero); }
+  // An anonymous page that counts in RSS and whose struct page counts this mapping.
+  [[nodiscard]] constexpr bool maps_anon() const {
+    return (raw_ & (kPresent | kZero | kFile | kHugetlb)) == kPresent;
+  }
+  [[nodiscard]] constexpr Pfn pfn() const { return {static_cast<std::uint32_t>(raw_ >> kPfnShift)}; }
+  [[nodiscard]] constexpr Pte with(std::uint64_t bits) const { return Pte{raw_ | bits}; }
+  [[nodiscard]] constexpr Pte without(std::uint64_t bits) const { return Pte{raw_ & ~bits}; }
+  [[nodiscard]] constexpr Pte at_subpage(std::uint64_t index) const {
+    return Pte{raw_ + (index << kPfnShift)};
+  }
+  [[nodiscard]] constexpr bool allows(Access access) const {
+    constexpr std::uint64_t kReadable = kPresent | kUser;
+    const std::uint64_t need = access == Access::kWrite ? kReadable | kWrite : kReadable;
+    return (raw_ & need) == need;
+  }
+
+ private:
+  static constexpr unsigned kPfnShift = 32;
+  std::uint64_t raw_ = 0;
+};
+static_assert(sizeof(Pte) == 8);
+
+}  // namespace faultline::kernel

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The state of anonymous pages: who maps them, who holds them, when they are freed.
+//
+// A page is freed when its last reference goes.  Each mapping holds one: a base page's mapping one of
+// the page, each mapping of a piece of a compound page (PMD or PTE) one of its head.  So a huge page of
+// which one piece is still mapped stays whole: it can only be queued for a deferred split.
+//
+// Stands for: page_add_new_anon_rmap(), page_remove_rmap() (mm/rmap.c), put_page(), and the
+// mapping part of __split_huge_pmd_locked() (mm/huge_memory.c), v4.15-6.18.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel_model/types.h"
+
+namespace faultline::kernel {
+
+class Kernel;
+struct Page;
+
+// A fresh page of 1 << order base pages, mapped once as a whole (a PMD, or the one PTE of order 0).
+void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn, unsigned order);
+// A huge page's PMD mapping becomes one PTE mapping of each of its pages.
+void page_split_pmd_rmap(Kernel& kernel, Pfn head);
+// The PTE mapping of a base page, or of one piece of a compound page, goes.
+void page_remove_rmap_pte(Kernel& kernel, Pfn pfn);
+// `pages` PTE mappings of consecutive pieces of one compound page go together (folio batching, 6.9+).
+void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages);
+// The PMD mapping of a huge page goes.
+void page_remove_rmap_pmd(Kernel& kernel, Pfn head);
+
+// References go; the page (or its whole compound page) is freed with the last.  Answers how many base
+// pages were freed.  The caller has synchronised.
+std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs = 1);
+
+[[nodiscard]] Pfn compound_head(Kernel& kernel, Pfn pfn);
+[[nodiscard]] unsigned compound_order(Kernel& kernel, Pfn head);
+// PMD mappings of a compound page (compound_mapcount).
+[[nodiscard]] std::uint32_t compound_mapcount(Kernel& kernel, Pfn head);
+[[nodiscard]] bool is_lazyfree(Kernel& kernel, Pfn pfn);
+
+}  // namespace faultline::kernel

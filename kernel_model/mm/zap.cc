@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Unmapping a range of pages: munmap, MADV_DONTNEED, exit.
+//
+// A huge page inside the range goes whole; one that the range's edge cuts is split first and loses
+// only the covered pieces, which frees nothing until its last piece goes.
+//
+// Stands for: unmap_page_range(), zap_pmd_range(), zap_pte_range() (mm/memory.c), zap_huge_pmd()
+// (mm/huge_memory.c), v4.15-6.18.
+#include <algorithm>
+
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mmu_gather.h"
+#include "kernel_model/mm/page_tables.h"
+#include "kernel_model/mm/rmap.h"
+
+namespace faultline::kernel {
+namespace {
+
+constexpr Centre kUnmapPageRange{"unmap_page_range", true};
+
+struct ZapCounts {
+  std::int64_t anon = 0, file = 0, cleared = 0;
+};
+
+// Clears entries [index, to) until the gather is full; answers where it stopped.
+std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index, std::uint64_t to,
+                          MmuGather& tlb, Kernel& kernel, ZapCounts& counts) {
+  for (index = PageTableTree::next_index(table, index, to); index < to && !tlb.full();) {
+    const Pte entry = table.entry[index];
+    const std::uint64_t first = index;
+    tree.set_index(table, index++, Pte{});
+    ++counts.cleared;
+    if (entry.maps_anon()) {
+      // Neighbouring pieces of one compound page go together.
+      const Pfn head = compound_head(kernel, entry.pfn());
+      const bool compound = head != entry.pfn() || compound_order(kernel, head) > 0;
+      while (compound && index < to && table.entry[index].maps_anon() &&
+             table.entry[index].pfn().v == entry.pfn().v + (index - first) &&
+             compound_head(kernel, table.entry[index].pfn()) == head)
+        tree.set_index(table, index++, Pte{});
+      const auto pages = static_cast<std::uint32_t>(index - first);
+      counts.cleared += pages - 1;
+      counts.anon += pages;
+      page_remove_rmap_ptes(kernel, entry.pfn(), pages);
+      tlb.remove_page(entry.pfn(), pages);
+    } else if (entry.has(Pte::kFile)) {
+      ++counts.file;
+    }
+    index = PageTableTree::next_index(table, index, to);
+  }
+  return index;
+}
+
+}  // namespace
+
+bool PageTables::zap_page_range(Task& task, Vma& vma, Range range) {
+  static_cast<void>(vma);
+  Scope scope(task, kUnmapPageRange);
+  task.sync();
+  const auto walked = static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
+  task.charge(costs_.pmd_walk * walked);
+  VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
+  if (at == range.end) return false;
+  MmuGather tlb(task, *this);
+  while (at < range.end) {
+    const VirtAddr end = std::min(range.end, pmd_range(at).end);
+    zap_pmd(tlb, {at, end});
+    at = tree_.next_in_use(end, range.end, tree_.pmd_level());
+  }
+  tlb.flush();
+  return tlb.has_flushed();
+}
+
+// zap_pmd_range(), one entry.
+void PageTables::zap_pmd(MmuGather& tlb, Range range) {
+  Table* pmd = tree_.find_pmd_table(range.start);
+  if (pmd == nullptr) return;
+  if (tree_.get(*pmd, range.start).is_leaf() && zap_huge_pmd(tlb, *pmd, range)) return;
+  zap_pte_range(tlb, range);
+}
+
+// zap_huge_pmd(), or __split_huge_pmd() if the range covers only a part: then false.
+bool PageTables::zap_huge_pmd(MmuGather& tlb, Table& pmd, Range range) {
+  Task& task = tlb.task();
+  Ptl lock(task, *this, pmd_lock_page(pmd));
+  const Pte entry = tree_.get(pmd, range.start);
+  if (!entry.is_leaf()) return false;
+  if (range != pmd_range(range.start)) {
+    split_huge_pmd_locked(task, pmd, range.start);
+    return false;
+  }
+  tree_.set(pmd, range.start, Pte{});
+  TablePage* deposited = tree_.withdraw(pmd, range.start);
+  ++mm_.process().access_generation;
+  task.charge(costs_.pmd_set);
+  if (entry.maps_anon()) {
+    page_remove_rmap_pmd(kernel_, entry.pfn());
+    rss_.add(task, RssKind::kAnon, -static_cast<std::int64_t>(geometry_.pages_per_pmd()));
+    tlb.remove_page(entry.pfn(), 1);
+  } else {
+    tlb.unmapped();
+  }
+  lock.unlock();
+  free_table(task, deposited);
+  if (tlb.full()) tlb.flush();
+  return true;
+}
+
+void PageTables::zap_pte_range(MmuGather& tlb, Range range) {
+  Task& task = tlb.task();
+  const LevelShape& shape = tree_.shape(tree_.pte_level());
+  VirtAddr at = range.start;
+  while (at < range.end) {
+    Table* table = tree_.find_pte_table(at);
+    if (table == nullptr || table->used == 0) return;
+    Ptl lock(task, *this, table->page);
+    if (tree_.find_pte_table(at) != table) continue;   // freed or collapsed while we waited
+    ZapCounts counts;
+    const std::uint64_t to = ((range.end - table->start) >> shape.shift);
+    const std::uint64_t stopped =
+        zap_entries(tree_, *table, (at - table->start) >> shape.shift, to, tlb, kernel_, counts);
+    at = table->start + (stopped << shape.shift);
+    if (counts.cleared == 0) return;
+    ++mm_.process().access_generation;
+    tlb.unmapped();
+    task.charge(costs_.pte_clear * counts.cleared);
+    rss_.sync(task);                                   // add_mm_rss_vec()
+    if (counts.anon != 0) rss_.add(task, RssKind::kAnon, -counts.anon);
+    if (counts.file != 0) rss_.add(task, RssKind::kFile, -counts.file);
+    lock.unlock();
+    if (tlb.full()) tlb.flush();
+  }
+}
+
+}  // namespace faultline::kernel
