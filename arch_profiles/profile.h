@@ -59,6 +59,8 @@ struct Layout {
 struct NumaNode {
   std::uint64_t memory_bytes = 0;
   std::uint64_t free_bytes = 0;       // at the start of a run (the rest is kernel, page cache …)
+  // Free blocks at the start by order, as in /proc/buddyinfo; empty: the free memory is in one piece.
+  std::vector<std::uint64_t> free_blocks{};
 };
 
 // The kernel's names for the same thing on this architecture (attribution).

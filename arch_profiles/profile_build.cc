@@ -133,13 +133,20 @@ std::uint64_t default_free(std::uint64_t memory, std::uint64_t page) {
 }
 
 NumaNode read_node(const Node& node, std::uint64_t page) {
-  static const std::vector<std::string> keys = {"memory", "free"};
+  static const std::vector<std::string> keys = {"memory", "free", "free_blocks"};
   check_keys(as_table(node, "nodes"), "[[nodes]]", keys);
   NumaNode out;
   out.memory_bytes = as_size(require(node, "memory", "[[nodes]]"), "nodes.memory");
   const Node* free = node.find("free");
   out.free_bytes =
       free == nullptr ? default_free(out.memory_bytes, page) : as_size(*free, "nodes.free");
+  const Node* blocks = node.find("free_blocks");
+  if (blocks == nullptr) return out;
+  for (const Node& count : as_list(*blocks, "nodes.free_blocks"))
+    out.free_blocks.push_back(static_cast<std::uint64_t>(as_integer(count, "nodes.free_blocks", 0)));
+  out.free_bytes = 0;
+  for (std::size_t order = 0; order < out.free_blocks.size(); ++order)
+    out.free_bytes += out.free_blocks[order] * (page << order);
   return out;
 }
 
@@ -158,7 +165,7 @@ std::vector<NumaNode> read_nodes(const Node& tree, std::uint64_t page) {
     (void)require(tree, "memory", "the profile");
   if (memory == nullptr || nodes.empty()) return nodes;
   const std::uint64_t each = as_size(*memory, "memory") / nodes.size() / page * page;
-  for (NumaNode& node : nodes) node = {each, default_free(each, page)};
+  for (NumaNode& node : nodes) node = {each, default_free(each, page), {}};
   return nodes;
 }
 

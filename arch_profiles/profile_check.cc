@@ -95,6 +95,21 @@ void check_geometry(const Profile& p, const Node& tree) {
                  size_text(size) + " is not a larger power of two than the page");
 }
 
+// A free block needs a buddy that isn't wholly free, or the two would be one.
+bool can_lie_apart(const NumaNode& node, const Geometry& g) {
+  std::vector<std::uint64_t> blocks = node.free_blocks;
+  if (blocks.size() > g.max_order + 1) return false;
+  blocks.resize(g.max_order + 1);
+  const std::uint64_t whole = node.memory_bytes >> (g.page_shift + g.max_order);
+  if (blocks[g.max_order] > whole) return false;
+  std::uint64_t broken = whole - blocks[g.max_order];
+  for (unsigned order = g.max_order; order-- > 0;) {
+    if (blocks[order] > broken) return false;
+    broken = 2 * broken - blocks[order];
+  }
+  return true;
+}
+
 void check_memory(const Profile& p, const Node& tree) {
   const std::uint64_t page = p.geometry.page_size();
   const std::uint64_t total = p.memory_bytes();
@@ -107,6 +122,9 @@ void check_memory(const Profile& p, const Node& tree) {
     if (node.free_bytes > node.memory_bytes)
       impossible(tree, kMemory,
                  size_text(node.free_bytes) + " free of " + size_text(node.memory_bytes));
+    if (!can_lie_apart(node, p.geometry))
+      impossible(tree, kMemory, "its free_blocks don't fit a node of " + size_text(node.memory_bytes) +
+                                    " with blocks up to order " + std::to_string(p.geometry.max_order));
   }
   if (total > (std::uint64_t{1} << p.geometry.pa_bits))
     impossible(tree, kMemory,

@@ -56,7 +56,7 @@ void Buddy::free_from(Pfn from) {
       while (order < max_order_ && !(pfn & frames_of(order)) &&
              pfn + frames_of(order + 1) <= end)
         ++order;
-      add_free_block({pfn}, order);
+      add_free_block(pfn, order);
       pfn += frames_of(order);
     }
   };
@@ -67,9 +67,40 @@ void Buddy::free_from(Pfn from) {
   nr_free_ += fresh_end_ - fresh_start_;
 }
 
-void Buddy::add_free_block(Pfn head, unsigned order) {
-  push(head.v, order, type_of(head), true);
+void Buddy::add_free_block(std::uint32_t pfn, unsigned order) {
+  push(pfn, order, type_of({pfn}), true);
   nr_free_ += frames_of(order);
+}
+
+// A block of which not all is free: one half may be, the other holds the frame in use.
+void Buddy::fill_broken_block(std::uint32_t pfn, unsigned order,
+                              std::vector<std::uint64_t>& blocks) {
+  if (order == 0) return;
+  --order;
+  if (blocks[order] > 0 && pfn + 2 * frames_of(order) <= end_) {
+    --blocks[order];
+    add_free_block(pfn + frames_of(order), order);
+    fill_broken_block(pfn, order, blocks);
+    return;
+  }
+  fill_broken_block(pfn, order, blocks);
+  if (pfn + frames_of(order) < end_)
+    fill_broken_block(pfn + frames_of(order), order, blocks);
+}
+
+bool Buddy::free_blocks(std::vector<std::uint64_t> blocks) {
+  blocks.resize(max_order_ + 1);
+  const std::uint32_t whole_end = end_ & ~(frames_of(max_order_) - 1);
+  const std::uint64_t fresh = blocks[max_order_] << max_order_;
+  if (fresh > whole_end - start_) return false;
+  if (group_by_mobility_) types_[0] = MigrateType::kUnmovable;
+  fresh_end_ = whole_end;
+  fresh_start_ = whole_end - static_cast<std::uint32_t>(fresh);
+  nr_free_ += fresh;
+  for (std::uint32_t pfn = start_; pfn < end_; pfn += frames_of(max_order_))
+    if (pfn < fresh_start_ || pfn >= fresh_end_) fill_broken_block(pfn, max_order_, blocks);
+  blocks.pop_back();
+  return std::ranges::all_of(blocks, [](std::uint64_t left) { return left == 0; });
 }
 
 void Buddy::push(std::uint32_t pfn, unsigned order, MigrateType type, bool at_tail) {

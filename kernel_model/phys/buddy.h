@@ -36,8 +36,11 @@ class Buddy {
 
   // At boot: frees [from, end of the zone) and makes the pageblocks below unmovable.
   void free_from(Pfn from);
-  // At boot: frees one aligned block without merging it.
-  void add_free_block(Pfn head, unsigned order);
+  // At boot: frees blocks so that as many of each order are free as `blocks` says, and no
+  // more: the frames between them are in use.  The whole blocks come last; the first
+  // pageblock is unmovable.  Answers false if that many can't be placed without two of them
+  // merging.
+  [[nodiscard]] bool free_blocks(std::vector<std::uint64_t> blocks);
 
   // One block of exactly that order; its flags are clear.  nullopt if no list has one as
   // large.
@@ -71,6 +74,9 @@ class Buddy {
   [[nodiscard]] static constexpr std::uint32_t frames_of(unsigned order) {
     return std::uint32_t{1} << order;
   }
+  void add_free_block(std::uint32_t pfn, unsigned order);
+  void fill_broken_block(std::uint32_t pfn, unsigned order,
+                         std::vector<std::uint64_t>& blocks);
   void push(std::uint32_t pfn, unsigned order, MigrateType type, bool at_tail);
   void unlink(std::uint32_t pfn, unsigned order, MigrateType type);
   [[nodiscard]] bool is_free_block(std::uint32_t pfn, unsigned order) const;

@@ -76,7 +76,12 @@ void PhysMem::build_zones(const arch::Profile& profile, const KernelConfig&) {
          {},
          {},
          fallback_order(profile, n)});
-    zones_.back().buddy.free_from({static_cast<std::uint32_t>(end.v - free)});
+    if (node.free_blocks.empty()) {
+      zones_.back().buddy.free_from({static_cast<std::uint32_t>(end.v - free)});
+    } else {
+      const bool placed = zones_.back().buddy.free_blocks(node.free_blocks);
+      FAULTLINE_CHECK(placed);  // the profile was checked for it
+    }
     start += span_frames(node, profile.geometry);
     node_of_block_.resize(start >> max_order_, static_cast<std::uint8_t>(n));
   }

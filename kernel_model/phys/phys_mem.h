@@ -21,7 +21,7 @@
 
 namespace faultline::kernel {
 
-// The reclaim bits of gfp_t (kernel facts 1.3).
+// The reclaim bits of gfp_t, as the defrag setting decides them for huge pages.
 enum class GfpReclaim : std::uint8_t { kNone, kKswapd, kDirectNoretry, kDirect };
 
 struct AllocRequest {

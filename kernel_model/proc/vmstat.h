@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Event counters of /proc/vmstat that the model keeps; meaning and version rules: kernel facts 7.1.
+// Event counters of /proc/vmstat that the model keeps, and the gauges beside them.  They mean what
+// include/linux/vm_event_item.h and mm/vmstat.c say; version differences are in system_views.cc.
 #pragma once
 
 #include <cstdint>

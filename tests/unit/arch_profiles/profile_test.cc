@@ -170,6 +170,9 @@ TEST(Machine, ImpossibleMachinesAreRefused) {
             "m.toml:1:9: nodes: 8 nodes for 4 CPUs; say which is where with node_of_cpu");
   EXPECT_EQ(message("nodes = [{memory = \"1GiB\", free = \"2GiB\"}]"),
             "m.toml:1:9: nodes: 2 GiB free of 1 GiB");
+  EXPECT_EQ(message("nodes = [{memory = \"1GiB\", free_blocks = [0,0,0,0,0,0,0,0,0,0,0,0,3]}]"),
+            "m.toml:1:9: nodes: its free_blocks don't fit a node of 1 GiB with blocks up to "
+            "order 13");
   EXPECT_EQ(message("node_distance = [[11]]"),
             "m.toml:1:17: node_distance: a node's distance to itself is 10");
   EXPECT_EQ(message("memory = \"65KiB\""),

@@ -65,6 +65,26 @@ TEST(Buddy, UsedFramesAtTheStartLeaveSmallerBlocks) {
   z.buddy.check();
 }
 
+TEST(Buddy, FragmentationIsAnInput) {
+  FrameTable table(16 * 6 + 5);
+  Buddy buddy(table, {0}, {16 * 6 + 5}, 4, 3, true);
+  const std::vector<std::uint64_t> blocks = {7, 3, 4, 1, 2};
+  ASSERT_TRUE(buddy.free_blocks(blocks));
+  for (unsigned order = 0; order < 5; ++order)
+    EXPECT_EQ(buddy.nr_free_blocks(order), blocks[order]) << order;
+  EXPECT_EQ(buddy.nr_free(), 7 + 3 * 2 + 4 * 4 + 8 + 2 * 16U);
+  buddy.check();
+  for (int i = 0; i < 69; ++i) ASSERT_TRUE(buddy.alloc(0, kMov)) << i;
+  EXPECT_FALSE(buddy.alloc(0, kMov));
+}
+
+TEST(Buddy, BlocksThatWouldMergeAreRefused) {
+  FrameTable table(32);
+  EXPECT_FALSE(Buddy(table, {0}, {32}, 4, 3, true).free_blocks({0, 0, 0, 4}));
+  FrameTable other(32);
+  EXPECT_TRUE(Buddy(other, {0}, {32}, 4, 3, true).free_blocks({2, 2, 2, 2}));
+}
+
 TEST(Buddy, RefusesWhatNoBlockHolds) {
   Zone z(16, 1);
   EXPECT_FALSE(z.buddy.has_block(4));
