@@ -102,6 +102,9 @@ class Engine {
   enum class OnResched : bool { kStay, kStop };
   void stay(Task& task, TaskState state, Time until, OnResched on_resched);
 
+  // What the running task does until `when` can't be seen or changed by anyone.
+  [[nodiscard]] bool nobody_due_until(Time when) const { return when < horizon_; }
+
   [[nodiscard]] const MachineShape& shape() const { return shape_; }
   [[nodiscard]] const SchedCosts& costs() const { return costs_; }
   [[nodiscard]] CentreTree& centres() { return centres_; }
