@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/run/measure.h"
+
+#include "kernel_model/mm/mm.h"
+
+namespace faultline::scenario {
+namespace {
+
+constexpr unsigned kRatioDecimals = 4;
+
+std::uint64_t kib(std::uint64_t bytes) { return bytes / 1024; }
+
+}  // namespace
+
+Measurement::Measurement(kernel::Kernel& kernel, kernel::Process& process)
+    : kernel_(kernel),
+      process_(process),
+      minflt_(process.minflt),
+      majflt_(process.majflt),
+      vmstat_(kernel.vmstat()) {}
+
+void Measurement::add_times(std::vector<Metric>& out, const Evidence& e) const {
+  const Decimal elapsed = Decimal::seconds(e.elapsed);
+  out.push_back({"elapsed_s", elapsed});
+  out.push_back({"user_s", Decimal::seconds(e.user)});
+  out.push_back({"sys_s", Decimal::seconds(e.sys)});
+  out.push_back({"sys_per_elapsed", Decimal::ratio(Decimal::seconds(e.sys), elapsed, kRatioDecimals)});
+  out.push_back({"cpus_busy", Decimal::ratio(Decimal::seconds(e.busy()), elapsed, kRatioDecimals)});
+  out.push_back({"spin_s", Decimal::seconds(e.spinning)});
+  out.push_back({"lock_wait_s", Decimal::seconds(e.lock_wait)});
+  out.push_back({"runnable_s", Decimal::seconds(e.runnable)});
+}
+
+void Measurement::add_process(std::vector<Metric>& out) const {
+  const std::uint64_t page = kernel_.profile().geometry.page_size();
+  kernel::Mm& mm = process_.mm();
+  std::uint64_t switches = 0;
+  for (const auto& task : kernel_.engine().tasks())
+    switches += task->usage().voluntary_switches + task->usage().involuntary_switches;
+  out.push_back({"minor-faults", Decimal::count(process_.minflt - minflt_)});
+  out.push_back({"major-faults", Decimal::count(process_.majflt - majflt_)});
+  out.push_back({"max_rss_kib", Decimal::count(kib(mm.hiwater_rss * page))});
+  out.push_back({"rss_kib", Decimal::count(kib(mm.rss() * page))});
+  out.push_back({"pgtables_kib", Decimal::count(kib(mm.pages().pgtables_bytes()))});
+  out.push_back({"context-switches", Decimal::count(switches)});
+}
+
+void Measurement::add_vmstat(std::vector<Metric>& out) const {
+  std::vector<std::uint64_t> before;
+  vmstat_.for_each([&](std::string_view, std::uint64_t value) { before.push_back(value); });
+  std::size_t i = 0;
+  kernel_.vmstat().for_each([&](std::string_view name, std::uint64_t value) {
+    out.push_back({std::string(name), Decimal::count(value - before[i++])});
+  });
+}
+
+std::vector<Metric> Measurement::metrics(const Evidence& evidence,
+                                         const std::map<std::string, std::uint64_t>& counts) const {
+  std::vector<Metric> out;
+  add_times(out, evidence);
+  add_process(out);
+  add_vmstat(out);
+  for (const auto& [name, value] : counts) out.push_back({name, Decimal::count(value)});
+  return out;
+}
+
+}  // namespace faultline::scenario

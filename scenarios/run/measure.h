@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The metrics of one run.  Counters are differences from the moment at which the workload starts, so
+// that the start-up of its process doesn't count; sizes are absolute, as the kernel shows them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernel_model/kernel.h"
+#include "kernel_model/proc/vmstat.h"
+#include "scenarios/run/evidence.h"
+#include "scenarios/run/result.h"
+
+namespace faultline::scenario {
+
+class Measurement {
+ public:
+  // Takes the counters' values at the workload's start.
+  Measurement(kernel::Kernel& kernel, kernel::Process& process);
+
+  // One for each of machine_metrics(), in its order, then `counts` in the order of their names.
+  [[nodiscard]] std::vector<Metric> metrics(const Evidence& evidence,
+                                            const std::map<std::string, std::uint64_t>& counts) const;
+
+ private:
+  void add_times(std::vector<Metric>& out, const Evidence& e) const;
+  void add_process(std::vector<Metric>& out) const;
+  void add_vmstat(std::vector<Metric>& out) const;
+
+  kernel::Kernel& kernel_;
+  kernel::Process& process_;
+  const std::uint64_t minflt_, majflt_;
+  const kernel::Vmstat vmstat_;
+};
+
+}  // namespace faultline::scenario
