@@ -234,13 +234,13 @@ Table& PageTableTree::install(Table& parent, VirtAddr at, TablePage* page) {
   const VirtAddr start{parent.start.v + (index << shape.shift)};
   Table* table = new_table(parent.level + 1U, start, &parent, page);
   set_index(parent, index, Pte{static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(table))});
-  bytes_ += shapes_[parent.level + 1U].table_bytes;
+  bytes_ += shapes_[parent.level + 1U].counted_bytes();
   return *table;
 }
 
 TablePage* PageTableTree::detach(Table& table) {
   set(*table.parent, table.start, Pte{});
-  bytes_ -= shapes_[table.level].table_bytes;
+  bytes_ -= shapes_[table.level].counted_bytes();
   TablePage* page = table.page;
   if (last_pte_table_ == &table) last_pte_table_ = nullptr;
   recycle(&table);
@@ -249,7 +249,7 @@ TablePage* PageTableTree::detach(Table& table) {
 
 void PageTableTree::deposit(Table& pmd, VirtAddr at, TablePage* page) {
   pmd.deposit[shapes_[pmd.level].index(at)] = page;
-  bytes_ += shapes_[pte_level()].table_bytes;
+  bytes_ += shapes_[pte_level()].counted_bytes();
 }
 
 TablePage* PageTableTree::withdraw(Table& pmd, VirtAddr at) {
@@ -257,7 +257,7 @@ TablePage* PageTableTree::withdraw(Table& pmd, VirtAddr at) {
   TablePage* page = slot;
   FAULTLINE_CHECK(page != nullptr);
   slot = nullptr;
-  bytes_ -= shapes_[pte_level()].table_bytes;
+  bytes_ -= shapes_[pte_level()].counted_bytes();
   return page;
 }
 

@@ -29,8 +29,10 @@ class PhysMem;
 struct LevelShape {
   unsigned shift = 0;                 // an entry covers 1 << shift bytes
   unsigned bits = 0;                  // log2 of entries
-  std::uint64_t table_bytes = 0;
+  std::uint64_t table_bytes = 0;      // of memory; VmPTE counts entries only
   std::uint64_t tables_per_page = 1;
+  // What mm_inc_nr_ptes() and its sisters count: PTRS_PER_PTE * sizeof(pte_t).
+  [[nodiscard]] std::uint64_t counted_bytes() const { return std::uint64_t{8} << bits; }
   [[nodiscard]] std::uint64_t entries() const { return std::uint64_t{1} << bits; }
   [[nodiscard]] std::uint64_t entry_bytes() const { return std::uint64_t{1} << shift; }
   [[nodiscard]] std::uint64_t index(VirtAddr at) const { return (at.v >> shift) & (entries() - 1); }

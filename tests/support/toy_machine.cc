@@ -85,7 +85,7 @@ VirtAddr ToyMachine::mmap(Task& task, std::uint64_t pages, VirtAddr at) {
   unsigned flags = kMapPrivate | kMapAnonymous;
   if (at.v != 0) flags |= kMapFixed;
   const auto result = sys_mmap(task, process(), at, pages * page(), kProtRead | kProtWrite, flags);
-  FAULTLINE_CHECK(result.ok());
+  FAULTLINE_CHECK_EQ(result.error(), Errno::kOk);
   return result.value();
 }
 
