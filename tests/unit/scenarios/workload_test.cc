@@ -15,7 +15,9 @@ namespace {
 // User memory as a map; threads run one after the other.
 class CountingPlatform {
  public:
-  struct Lock {};
+  struct Lock {
+    explicit Lock(const char*) {}
+  };
   struct Frame {
     Frame(CountingPlatform&, const alloc::Place&) {}
     ~Frame() {}
@@ -29,7 +31,7 @@ class CountingPlatform {
   int mprotect(alloc::Addr, std::uint64_t, unsigned) { return 0; }
   int madvise(alloc::Addr, std::uint64_t, int) { return 0; }
   alloc::SysValue mremap(alloc::Addr, std::uint64_t, std::uint64_t, unsigned) { return {}; }
-  alloc::Addr brk(alloc::Addr a) { return a; }
+  alloc::SysValue sbrk(std::int64_t) { return {}; }
   void usleep(std::uint64_t) { ++sleeps; }
   std::uint64_t random_key() { return 1; }
   template <typename T>
@@ -43,12 +45,19 @@ class CountingPlatform {
   void set(alloc::Addr, std::uint8_t, std::uint64_t) {}
   void copy(alloc::Addr, alloc::Addr, std::uint64_t) {}
   void cycles(std::uint64_t) {}
+  std::uint64_t atomic_load(alloc::Addr a) { return words[a]; }
+  void atomic_store(alloc::Addr a, std::uint64_t v) { words[a] = v; }
+  std::uint64_t atomic_add(alloc::Addr, std::uint64_t) { return 0; }
+  std::uint64_t atomic_exchange(alloc::Addr, std::uint64_t) { return 0; }
+  bool compare_exchange(alloc::Addr, std::uint64_t, std::uint64_t) { return true; }
   void lock(Lock&) {}
   bool try_lock(Lock&) { return true; }
   void unlock(Lock&) {}
-  void*& thread_slot() { return slot_; }
+  Lock& lock_at(alloc::Addr, const char*) { return lock_; }
+  alloc::ThreadWords& thread_words() { return thread_words_; }
   bool multi_threaded() { return true; }
   alloc::Addr static_storage(std::uint64_t) { return 0; }
+  void set_thread_hooks(const alloc::ThreadHooks<CountingPlatform>&) {}
   void run_threads(unsigned count, void (*body)(CountingPlatform&, unsigned, void*), void* arg) {
     for (unsigned i = 0; i < count; ++i) body(*this, i, arg);
   }
@@ -60,7 +69,8 @@ class CountingPlatform {
 
  private:
   alloc::PlatformFacts facts_;
-  void* slot_ = nullptr;
+  Lock lock_{"none"};
+  alloc::ThreadWords thread_words_;
 };
 
 // Refuses what is larger than `limit`; may spoil a block when it is freed.
