@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # faultline_embed(TARGET HEADER FUNCTION FILES...): the files become part of TARGET, as
 #   std::span<const EmbeddedFile> FUNCTION();   // {name without folder and ending, text}
 # declared by HEADER.  The binary then needs no path to its data.

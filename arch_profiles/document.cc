@@ -80,8 +80,14 @@ Node parse_toml(std::string_view text, const std::string& file) {
 Node parse_word(std::string_view text, const Place& place) {
   Node node;
   if (!text.empty() && (text.front() == '[' || text.front() == '{')) {
-    node = *parse_toml("value = " + std::string(text), place.file).find("value");
-    // Columns inside the option say nothing that the option itself doesn't.
+    // Lines and columns inside the option say nothing that the option itself doesn't.
+    try {
+      node = *parse_toml("value = " + std::string(text), place.file).find("value");
+    } catch (const InputError& error) {
+      Complaint complaint = error.complaint();
+      complaint.place = place;
+      throw InputError(std::move(complaint));
+    }
     const auto relocate = [&](auto&& self, Node& n) -> void {
       n.place = place;
       for (Node& item : n.items) self(self, item);

@@ -50,6 +50,10 @@ struct Entry {
 // The value of `--set key=value`: a TOML list or inline table if it looks like one, else a
 // word.
 [[nodiscard]] Node parse_word(std::string_view text, const Place& place);
+// Lays `top` over `bottom`: tables key by key, anything else replaced.  A table that says
+// how far to trust its value (a cost) is replaced whole: a new value never stands beside
+// the old source.
+void overlay(Node& bottom, const Node& top);
 // The text of a file; InputError if it can't be read.  `asked_at`: who named it.
 [[nodiscard]] std::string read_file(const std::string& path, const Place& asked_at);
 
@@ -59,9 +63,10 @@ void check_keys(const Node& table, std::string_view where,
                 std::span<const std::string> known);
 [[nodiscard]] InputError unknown_key(const Entry& entry, std::string_view where,
                                      std::span<const std::string> known);
-// The entry's node; InputError if it's missing.
+// The entry's node; InputError if it's missing, with what would be accepted.
 [[nodiscard]] const Node& require(const Node& table, std::string_view key,
-                                  std::string_view where);
+                                  std::string_view where,
+                                  std::span<const std::string> accepted = {});
 
 [[nodiscard]] const Node& as_table(const Node& node, std::string_view key);
 [[nodiscard]] const std::vector<Node>& as_list(const Node& node, std::string_view key);

@@ -71,6 +71,21 @@ const Entry* Node::find_entry(std::string_view key) const {
   return nullptr;
 }
 
+void overlay(Node& bottom, const Node& top) {
+  for (const Entry& entry : top.entries) {
+    const auto under = std::find_if(bottom.entries.begin(), bottom.entries.end(),
+                                    [&](const Entry& e) { return e.key == entry.key; });
+    if (under == bottom.entries.end()) {
+      bottom.entries.push_back(entry);
+    } else if (under->value.is_table() && entry.value.is_table() &&
+               under->value.find("confidence") == nullptr) {
+      overlay(under->value, entry.value);
+    } else {
+      *under = entry;
+    }
+  }
+}
+
 InputError unknown_key(const Entry& entry, std::string_view where,
                        std::span<const std::string> known) {
   return InputError({entry.key_place, entry.key,
@@ -86,14 +101,15 @@ void check_keys(const Node& table, std::string_view where,
       throw unknown_key(entry, where, known);
 }
 
-const Node& require(const Node& table, std::string_view key, std::string_view where) {
+const Node& require(const Node& table, std::string_view key, std::string_view where,
+                    std::span<const std::string> accepted) {
   const Node* node = table.find(key);
   if (node == nullptr)
     throw InputError({table.place,
                       std::string(key),
                       "missing key \"" + std::string(key) + "\" in " + std::string(where),
                       {},
-                      {}});
+                      {accepted.begin(), accepted.end()}});
   return *node;
 }
 

@@ -54,10 +54,15 @@ std::vector<std::string> dotted_keys() {
   return keys;
 }
 
-std::vector<std::string> top_level_names() {
+std::vector<std::string> top_level_names(Format format_of) {
   std::vector<std::string> names = format().front().keys;
   for (const TableKeys& table : format())
     if (!table.table.empty()) names.push_back(table.table);
+  if (format_of == Format::kMachine) {
+    std::erase_if(names,
+                  [](const std::string& n) { return n == "abstract" || n == "base"; });
+    names.emplace_back("profile");
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -69,36 +74,21 @@ const std::vector<std::string>& profile_keys() {
   return keys;
 }
 
-void check_profile_keys(const Node& tree, std::string_view where) {
-  const auto names = top_level_names();
+void check_profile_keys(const Node& tree, Format format_of) {
+  const auto names = top_level_names(format_of);
+  const bool machine = format_of == Format::kMachine;
   for (const Entry& entry : tree.entries) {
     if (std::find(names.begin(), names.end(), entry.key) == names.end()) {
       std::string hint = did_you_mean(entry.key, names);
       if (hint.empty()) hint = did_you_mean(entry.key, profile_keys());
-      throw InputError({entry.key_place, entry.key,
-                        "unknown key \"" + entry.key + "\" in " + std::string(where),
-                        std::move(hint), names});
+      throw InputError(
+          {entry.key_place, entry.key,
+           "unknown key \"" + entry.key + "\" in " + (machine ? "[machine]" : "a profile"),
+           std::move(hint), names});
     }
-    const TableKeys* table = find_table(entry.key);
-    if (table == nullptr) continue;
-    const bool in_scenario = where == "[machine]";
-    check_keys(as_table(entry.value, entry.key),
-               (in_scenario ? "[machine." : "[") + entry.key + "]", table->keys);
-  }
-}
-
-void overlay(Node& bottom, const Node& top) {
-  for (const Entry& entry : top.entries) {
-    const auto under = std::find_if(bottom.entries.begin(), bottom.entries.end(),
-                                    [&](const Entry& e) { return e.key == entry.key; });
-    if (under == bottom.entries.end()) {
-      bottom.entries.push_back(entry);
-    } else if (under->value.is_table() && entry.value.is_table() &&
-               under->value.find("confidence") == nullptr) {
-      overlay(under->value, entry.value);
-    } else {
-      *under = entry;
-    }
+    if (const TableKeys* table = find_table(entry.key))
+      check_keys(as_table(entry.value, entry.key),
+                 (machine ? "[machine." : "[") + entry.key + "]", table->keys);
   }
 }
 

@@ -42,7 +42,8 @@ InputError no_such_profile(std::string_view name, const Place& asked_at) {
 
 Node parse_named(std::string_view name, const Place& asked_at) {
   if (name.ends_with(".toml")) {
-    const std::string path = beside(asked_at.file, name);
+    const std::string path =
+        asked_at.line == 0 ? std::string(name) : beside(asked_at.file, name);
     return parse_toml(read_file(path, asked_at), path);
   }
   const EmbeddedFile* file = find_embedded(name);
@@ -76,7 +77,7 @@ Node resolved_tree(std::string_view name, const Place& asked_at, std::size_t dep
          {},
          {}});
   Node own = parse_named(name, asked_at);
-  check_profile_keys(own, "a profile");
+  check_profile_keys(own, Format::kProfile);
   Node tree;
   tree.place = own.place;
   if (const Node* base = own.find("base")) {
@@ -106,12 +107,16 @@ std::vector<std::string> list_profiles() {
   return names;
 }
 
+void check_machine_keys(const Node& machine) {
+  check_profile_keys(machine, Format::kMachine);
+}
+
 Profile load_profile(std::string_view name, const Place& asked_at) {
   return load_profile(name, Node{}, asked_at);
 }
 
 Profile load_profile(std::string_view name, const Node& machine, const Place& asked_at) {
-  check_profile_keys(machine, "[machine]");
+  check_machine_keys(machine);
   Node tree = resolved_tree(name, asked_at);
   if (is_abstract(tree)) throw no_such_profile(name, asked_at);
   overlay_profile(tree, machine);

@@ -26,7 +26,11 @@ namespace faultline::arch {
 // file.
 [[nodiscard]] Profile load_profile(std::string_view name, const Place& asked_at = {});
 
-// A profile with the settings of `machine`, a table in the profile format, laid over it.
+// Refuses keys that a scenario's [machine] doesn't have.
+void check_machine_keys(const Node& machine);
+
+// A profile with the settings of `machine` laid over it; its key "profile" was read by the
+// caller.
 [[nodiscard]] Profile load_profile(std::string_view name, const Node& machine,
                                    const Place& asked_at);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps from profile files to a Profile, as the loader composes them:
-// overlay the trees, read the tree, check what was read.
+// The steps from a profile's tree to a Profile, as the loader composes them: check its keys, read
+// it, check what was read.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -15,13 +16,10 @@ namespace faultline::arch {
 // How places in the built-in profiles begin: "built-in arm64-64k.toml:7:11".
 inline constexpr std::string_view kBuiltIn = "built-in ";
 
-// Lays `top` over `bottom`: tables key by key, anything else replaced.  A cost is replaced
-// whole, so that a new value never stands beside the old value's source.
-void overlay(Node& bottom, const Node& top);
-
-// Refuses keys that no profile has.  `where`: "[machine]" in a scenario, else "the
-// profile".
-void check_profile_keys(const Node& tree, std::string_view where);
+// Refuses keys that the format doesn't have.  kMachine: a scenario's [machine], which names
+// its profile instead of bases.
+enum class Format : std::uint8_t { kProfile, kMachine };
+void check_profile_keys(const Node& tree, Format format);
 
 // Reads a tree that has all that a profile needs; InputError at the node that is wrong.
 [[nodiscard]] Profile build_profile(const Node& tree, std::string name);

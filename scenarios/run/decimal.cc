@@ -43,6 +43,24 @@ Wide rescale(Wide value, unsigned from, unsigned to) {
 
 }  // namespace
 
+std::optional<Decimal> Decimal::parse(std::string_view text) {
+  constexpr std::size_t kMostDigits = 18;
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  std::int64_t units = 0;
+  std::size_t digits = 0;
+  const std::size_t point = std::min(text.find('.'), text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (i == point) continue;
+    if (text[i] < '0' || text[i] > '9' || ++digits > kMostDigits) return std::nullopt;
+    units = units * 10 + (text[i] - '0');
+  }
+  const std::size_t decimals = point == text.size() ? 0 : text.size() - point - 1;
+  const bool digits_missing = point == 0 || (point != text.size() && decimals == 0);
+  if (digits == 0 || digits_missing || decimals > kMostDecimals) return std::nullopt;
+  return Decimal(negative ? -units : units, static_cast<unsigned>(decimals));
+}
+
 Decimal Decimal::nearest(double value, unsigned decimals) {
   FAULTLINE_CHECK_LE(decimals, kMostDecimals);
   return {std::llround(value * static_cast<double>(power_of_ten(decimals))), decimals};

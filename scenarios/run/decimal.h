@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "sim/time.h"
 
@@ -19,6 +21,8 @@ class Decimal {
   constexpr Decimal(std::int64_t units, unsigned decimals) : units_(units), decimals_(decimals) {}
   static constexpr Decimal count(std::uint64_t n) { return {static_cast<std::int64_t>(n), 0}; }
   static constexpr Decimal seconds(Duration d) { return {d.count_ps(), 12}; }
+  // "478.089": digits with at most 12 decimals and 18 digits in all, perhaps a sign; else nothing.
+  static std::optional<Decimal> parse(std::string_view text);
   // The nearest multiple of 10^-decimals.
   static Decimal nearest(double value, unsigned decimals);
   // a / b with that many decimals, rounded half away from zero; 0 if b is 0; the largest one

@@ -28,7 +28,7 @@ struct Term {
   enum class Kind : std::uint8_t { kNumber, kMetric, kShare, kPublished };
   Kind kind = Kind::kNumber;
   char op = '+';  // what joins it to the terms before
-  double number = 0;
+  Decimal number;
   std::string variant;  // empty: the variant at hand
   std::string name;     // metric or function
 };
@@ -51,12 +51,13 @@ struct Condition {
   std::string text;  // 'elapsed_s within 25% of published'
   Place place;
   Test test = Test::kEqual;
-  Expression subject, low,
-      high;              // kWithin: `low` is the middle; most tests use `low` alone
-  double tolerance = 0;  // kWithin: 0.25
+  Expression subject, low, high;  // most tests use `low` alone; kWithin: it is the middle
+  Decimal tolerance;              // kWithin: 25, for 25%
 
   // The variants it names, without the one at hand.
   [[nodiscard]] std::vector<std::string> variants() const;
+  // It says of each metric whose it is, and so means the same wherever it stands.
+  [[nodiscard]] bool names_all_variants() const;
 };
 
 // Throws InputError at the key or the value.

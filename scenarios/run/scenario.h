@@ -29,7 +29,7 @@ struct AllocatorSpec {
 // A number that somebody published about one variant.
 struct PublishedNumber {
   std::string metric, source;
-  double value = 0;
+  Decimal value;
   Role role = Role::kPrediction;  // kCalibration: a cost was fitted to it
 };
 

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scenarios/run/load_settings.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "arch_profiles/profile_loader.h"
+#include "kernel_model/presets/presets.h"
+#include "scenarios/run/allocators.h"
+
+namespace faultline::scenario {
+namespace {
+
+std::string text_or(const Node& table, std::string_view key, std::string_view prefix,
+                    std::string fallback) {
+  const Node* node = table.find(key);
+  if (node == nullptr) return fallback;
+  return as_text(*node, std::string(prefix) + "." + std::string(key));
+}
+
+const Node& required_table(const Node& settings, std::string_view name) {
+  return as_table(require(settings, name, "the scenario"), name);
+}
+
+bool is_preset(std::string_view key) {
+  return key == "preset";
+}
+
+// What may follow `prefix` in the key of a switch, up to the next dot; sorted.
+std::vector<std::string> switches_under(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (const std::string& key : kernel::switch_keys()) {
+    if (!key.starts_with(prefix)) continue;
+    const std::string rest = key.substr(prefix.size());
+    const std::string name = rest.substr(0, rest.find('.'));
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_switch(const Entry& entry, const std::string& prefix) {
+  const std::string table =
+      prefix.empty() ? "kernel" : "kernel." + prefix.substr(0, prefix.size() - 1);
+  std::vector<std::string> near = switches_under(prefix);
+  if (prefix.empty()) near.emplace_back("preset");
+  std::string hint = did_you_mean(entry.key, near);
+  if (hint.empty()) hint = did_you_mean(prefix + entry.key, kernel::switch_keys());
+  throw InputError({entry.key_place, table + "." + entry.key,
+                    "unknown key \"" + entry.key + "\" in [" + table + "]", std::move(hint),
+                    std::move(near)});
+}
+
+// A switch's dotted key may be written as tables or, in quotes, as one key.
+void read_switches(const Node& table, const std::string& prefix,
+                   kernel::KernelConfig& config) {
+  const auto& keys = kernel::switch_keys();
+  for (const Entry& entry : table.entries) {
+    if (prefix.empty() && is_preset(entry.key)) continue;
+    const std::string key = prefix + entry.key;
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) {
+      kernel::set_switch(config, key, entry.value);
+    } else if (entry.value.is_table() && !switches_under(key + ".").empty()) {
+      read_switches(entry.value, key + ".", config);
+    } else {
+      refuse_switch(entry, prefix);
+    }
+  }
+}
+
+void check_tunables(const Node& node, const std::string& text) {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view pair = rest.substr(0, rest.find(':'));
+    const std::size_t equals = pair.find('=');
+    if (equals == 0 || equals == std::string_view::npos || equals + 1 == pair.size())
+      throw InputError({node.place,
+                        "allocator.tunables",
+                        "allocator.tunables: \"" + std::string(pair) +
+                            "\" is not a tunable with its value",
+                        "write \"glibc.malloc.arena_max=2:glibc.malloc.hugetlb=1\"",
+                        {}});
+    rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
+  }
+}
+
+std::int64_t read_bytes(const Node& node, const std::string& key,
+                        const workloads::ParamDecl& decl) {
+  const auto value = static_cast<std::int64_t>(as_size(node, key));
+  if (value >= decl.min && value <= decl.max) return value;
+  const auto text = [](std::int64_t v) {
+    return format_quantity(static_cast<std::uint64_t>(v), Dimension::kSize);
+  };
+  throw InputError({node.place,
+                    key,
+                    key + " must be between " + text(decl.min) + " and " + text(decl.max) +
+                        ", not " + text(value),
+                    {},
+                    {}});
+}
+
+std::int64_t read_param(const Node& node, const std::string& key,
+                        const workloads::ParamDecl& decl) {
+  switch (decl.type) {
+    case workloads::ParamType::kCount:
+      return as_integer(node, key, decl.min, decl.max);
+    case workloads::ParamType::kBytes:
+      return read_bytes(node, key, decl);
+    case workloads::ParamType::kChoice:
+      return static_cast<std::int64_t>(as_choice(
+          node, key, std::vector<std::string>(decl.choices.begin(), decl.choices.end())));
+  }
+  return 0;
+}
+
+std::string name_in(const Node& settings, std::string_view table) {
+  const Node* node = settings.find(table);
+  const Node* name = node != nullptr && node->is_table() ? node->find("name") : nullptr;
+  return name == nullptr ? std::string() : name->text;
+}
+
+}  // namespace
+
+const std::vector<std::string>& setting_keys() {
+  static const std::vector<std::string> keys = {"allocator", "kernel", "machine", "seed",
+                                                "workload"};
+  return keys;
+}
+
+void overlay_settings(Node& bottom, const Node& top) {
+  for (const std::string_view table : {"allocator", "workload"}) {
+    const std::string name = name_in(top, table);
+    if (!name.empty() && name != name_in(bottom, table))
+      std::erase_if(bottom.entries, [&](const Entry& e) { return e.key == table; });
+  }
+  overlay(bottom, top);
+}
+
+Node nested(std::string_view dotted_key, const Place& key_place, const Node& value) {
+  const std::size_t dot = dotted_key.find('.');
+  Node table;
+  table.place = key_place;
+  table.entries.push_back({std::string(dotted_key.substr(0, dot)), key_place, value});
+  if (dot != std::string_view::npos)
+    table.entries.back().value = nested(dotted_key.substr(dot + 1), key_place, value);
+  return table;
+}
+
+Machine read_machine(const Node& settings) {
+  const Node& table = required_table(settings, "machine");
+  arch::check_machine_keys(table);
+  const Node& name = require(table, "profile", "[machine]", arch::list_profiles());
+  const std::string profile = as_text(name, "machine.profile");
+  return {profile, arch::load_profile(profile, table, name.place)};
+}
+
+kernel::KernelConfig read_kernel(const Node& settings) {
+  const Node& table = required_table(settings, "kernel");
+  const auto presets = kernel::list_presets();
+  const Node& name = require(table, "preset", "[kernel]", presets);
+  kernel::KernelConfig config = kernel::load_preset(
+      presets[as_choice(name, "kernel.preset", presets, "kernel preset")]);
+  read_switches(table, "", config);
+  return config;
+}
+
+AllocatorSpec read_allocator(const Node& settings) {
+  AllocatorSpec spec;
+  const Node* node = settings.find("allocator");
+  if (node == nullptr) return spec;
+  const Node& table = as_table(*node, "allocator");
+  check_keys(table, "[allocator]", std::vector<std::string>{"name", "release", "tunables"});
+  std::size_t index = 0;
+  if (const Node* name = table.find("name"))
+    index = as_choice(*name, "allocator.name", allocator_names(), "allocator");
+  const AllocatorDecl& decl = all_allocators()[index];
+  spec.name = decl.name;
+  spec.release = decl.releases.front();
+  if (const Node* release = table.find("release"))
+    spec.release = decl.releases[as_choice(*release, "allocator.release", decl.releases,
+                                           "release of " + spec.name)];
+  spec.tunables = text_or(table, "tunables", "allocator", "");
+  if (!spec.tunables.empty()) check_tunables(*table.find("tunables"), spec.tunables);
+  return spec;
+}
+
+workloads::Params read_workload(const Node& settings) {
+  const Node& table = required_table(settings, "workload");
+  std::vector<std::string> names;
+  for (const workloads::WorkloadDecl& w : workloads::all()) names.emplace_back(w.name);
+  const Node& name = require(table, "name", "[workload]", names);
+  const workloads::WorkloadDecl& decl =
+      workloads::all()[as_choice(name, "workload.name", names, "workload")];
+
+  std::vector<std::string> known = {"name"};
+  for (const workloads::ParamDecl& p : decl.params) known.emplace_back(p.name);
+  check_keys(table, "[workload]", known);
+  workloads::Params params(decl);
+  for (const workloads::ParamDecl& p : decl.params)
+    if (const Node* node = table.find(p.name))
+      params.set(p.name, read_param(*node, "workload." + std::string(p.name), p));
+  return params;
+}
+
+}  // namespace faultline::scenario

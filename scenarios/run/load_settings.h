@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The settings of one variant, still as TOML, to what a run needs.
+//
+// A variant's settings are the scenario's tables with the variant's own and then the
+// command line's laid over them; each function here reads one of the tables and refuses
+// what is wrong.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "arch_profiles/document.h"
+#include "kernel_model/config.h"
+#include "scenarios/run/scenario.h"
+
+namespace faultline::scenario {
+
+// The tables that hold settings: machine, kernel, allocator, workload; and the seed.
+[[nodiscard]] const std::vector<std::string>& setting_keys();
+
+// Lays settings over others.  A workload or allocator that changes its name starts from its
+// own defaults: what was set for the other one doesn't carry over.
+void overlay_settings(Node& bottom, const Node& top);
+
+// {"kernel.locks.rwsem", value} as the tables that mean the same.
+[[nodiscard]] Node nested(std::string_view dotted_key, const Place& key_place,
+                          const Node& value);
+
+struct Machine {
+  std::string name;
+  arch::Profile profile;
+};
+[[nodiscard]] Machine read_machine(const Node& settings);
+[[nodiscard]] kernel::KernelConfig read_kernel(const Node& settings);
+[[nodiscard]] AllocatorSpec read_allocator(const Node& settings);
+[[nodiscard]] workloads::Params read_workload(const Node& settings);
+
+}  // namespace faultline::scenario
