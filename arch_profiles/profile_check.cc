@@ -100,7 +100,9 @@ bool can_lie_apart(const NumaNode& node, const Geometry& g) {
   std::vector<std::uint64_t> blocks = node.free_blocks;
   if (blocks.size() > g.max_order + 1) return false;
   blocks.resize(g.max_order + 1);
-  const std::uint64_t whole = node.memory_bytes >> (g.page_shift + g.max_order);
+  // MemTotal is less than the range of addresses: the last block counts whole.
+  const std::uint64_t block = g.page_size() << g.max_order;
+  const std::uint64_t whole = (node.memory_bytes + block - 1) / block;
   if (blocks[g.max_order] > whole) return false;
   std::uint64_t broken = whole - blocks[g.max_order];
   for (unsigned order = g.max_order; order-- > 0;) {

@@ -68,21 +68,25 @@ void PhysMem::build_zones(const arch::Profile& profile, const KernelConfig&) {
     const std::uint64_t free =
         std::min(node.free_bytes >> profile.geometry.page_shift, managed);
     FAULTLINE_CHECK_LE(start + managed, std::uint64_t{UINT32_MAX});
+    const std::uint64_t span = span_frames(node, profile.geometry);
+    const bool fragmented = !node.free_blocks.empty();
     const Pfn first{static_cast<std::uint32_t>(start)};
-    const Pfn end{static_cast<std::uint32_t>(start + managed)};
+    // buddyinfo speaks of the whole range of addresses, MemTotal leaves out what boot
+    // reserved.
+    const Pfn end{static_cast<std::uint32_t>(start + (fragmented ? span : managed))};
     zones_.push_back(
         {Buddy(frames_, first, end, max_order_, pageblock_order_, group_by_mobility_),
          managed,
          {},
          {},
          fallback_order(profile, n)});
-    if (node.free_blocks.empty()) {
-      zones_.back().buddy.free_from({static_cast<std::uint32_t>(end.v - free)});
-    } else {
+    if (fragmented) {
       const bool placed = zones_.back().buddy.free_blocks(node.free_blocks);
       FAULTLINE_CHECK(placed);  // the profile was checked for it
+    } else {
+      zones_.back().buddy.free_from({static_cast<std::uint32_t>(end.v - free)});
     }
-    start += span_frames(node, profile.geometry);
+    start += span;
     node_of_block_.resize(start >> max_order_, static_cast<std::uint8_t>(n));
   }
 }

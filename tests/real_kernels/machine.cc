@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/real_kernels/machine.h"
+
+#include <algorithm>
+
+#include "arch_profiles/profile_loader.h"
+#include "kernel_model/presets/presets.h"
+#include "sim/check.h"
+
+namespace faultline::real_kernels {
+namespace {
+
+std::string profile_name(const std::string& file) {
+  if (file.starts_with("x86-4k")) return "x86-4k";
+  if (file.starts_with("arm64-64k")) return "arm64-64k";
+  if (file.starts_with("s390x")) return "s390x";
+  return file;
+}
+
+// mmprobe's own heap, as heap100 saw it: "brk 0x520000 -> …;vma 4e0000-68f0000 …".
+void use_heap_of_probe(arch::Layout& layout, const std::string& note) {
+  const auto brk = note.find("brk 0x");
+  const auto vma = note.find(";vma ");
+  if (brk == std::string::npos || vma == std::string::npos) return;
+  const std::uint64_t end = std::stoull(note.substr(brk + 6), nullptr, 16);
+  const std::uint64_t start = std::stoull(note.substr(vma + 5), nullptr, 16);
+  const std::uint64_t was = layout.brk_start;
+  for (arch::LayoutVma& v : layout.vmas) {
+    if (v.end == was) v.end = start;  // the bss below grows with it
+    if (v.start == was) {
+      v.start = start;
+      v.end = end;
+    }
+  }
+  layout.brk_start = start;
+}
+
+}  // namespace
+
+arch::Profile profile_of(const DataFile& file, const Case&) {
+  arch::Profile p = arch::load_profile(profile_name(file.name));
+  p.cpus = file.cpus;
+  p.node_of_cpu.assign(p.cpus, 0);
+  p.nodes.resize(1);
+  p.nodes[0].memory_bytes = file.mem_total_kb * 1024;
+  p.nodes[0].free_bytes = p.nodes[0].memory_bytes - p.nodes[0].memory_bytes / 64;
+  p.nodes[0].free_blocks = file.buddyinfo;
+  p.node_distance = {{10}};
+  if (file.name.ends_with("nothp")) p.geometry.has_thp = false;
+  use_heap_of_probe(p.layout, file.note_of("heap100", "always"));
+  return p;
+}
+
+kernel::KernelConfig config_of(const DataFile& file, const std::string& thp_mode) {
+  kernel::KernelConfig config = kernel::load_preset(file.preset);
+  kernel::set_switch(config, "transparent_hugepage.enabled",
+                     parse_word(thp_mode, {file.name, 0, 0}));
+  return config;
+}
+
+MachineShape shape_of(const arch::Profile& profile) {
+  return {profile.node_of_cpu, profile.node_distance};
+}
+
+}  // namespace faultline::real_kernels
