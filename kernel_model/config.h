@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a kernel version and its settings decide: one switch a mechanism, so that each can be turned
-// alone.  Presets (kernel_model/presets/*.toml) are tables of these switches.
+// What a kernel version and its settings decide: one switch a mechanism, so that each can
+// be turned alone.  Presets (kernel_model/presets/*.toml) are tables of these switches.
 #pragma once
 
 #include <cstdint>
@@ -14,74 +14,82 @@ namespace faultline::kernel {
 
 enum class ThpEnabled : std::uint8_t { kAlways, kMadvise, kNever };
 enum class ThpDefrag : std::uint8_t { kAlways, kDefer, kDeferMadvise, kMadvise, kNever };
-// Which anonymous mappings mmap places on a PMD boundary (kernel facts 2.1).
+// Which anonymous mappings mmap places on a PMD boundary.
 enum class ThpMmapAlign : std::uint8_t { kNo, kAtLeastPmd, kMultipleOfPmd };
 enum class SplitPtlock : std::uint8_t { kByArch, kYes, kNo };
-// Rules of the per-VMA lock (kernel facts 1.6, 9); kNo before 6.4.
+// Rules of the per-VMA lock; kNo before 6.4.
 enum class VmaLockRule : std::uint8_t { kNo, k6_4, k6_8, k6_12, k6_18 };
-// Overcommit mode 0: a request is refused if larger than what is free now, or than RAM + swap.
+// Overcommit mode 0: a request is refused if larger than what is free now, or than RAM +
+// swap.
 enum class OvercommitHeuristic : std::uint8_t { kFreeNow, kTotalRam };
 enum class ZeroPmdWrite : std::uint8_t { kAllocThp, kSplit };
-// How far VmRSS may lag: per-task caches folded in every 64 faults (to 6.1), a per-CPU counter read
-// approximately (6.2-6.17), or exact sums (6.18).
+// How far VmRSS may lag: per-task caches folded in every 64 faults (to 6.1), a per-CPU
+// counter read approximately (6.2-6.17), or exact sums (6.18).
 enum class RssStatRule : std::uint8_t { kTaskCache, kPercpu, kExact };
-// What puts a huge page on the deferred-split queue: any of its pages unmapped, or (6.12) only if
-// others stay mapped.
+// What puts a huge page on the deferred-split queue: any of its pages unmapped, or (6.12)
+// only if others stay mapped.
 enum class DeferredSplitRule : std::uint8_t { kAnyUnmap, kPartiallyMapped };
-// mprotect makes exclusive dirty anonymous pages writable at once, so that no write fault follows:
-// never, base pages (6.0), huge pages too (6.2).
+// mprotect makes exclusive dirty anonymous pages writable at once, so that no write fault
+// follows: never, base pages (6.0), huge pages too (6.2).
 enum class MprotectWritable : std::uint8_t { kNo, kBase, kHuge };
-// Per-CPU page lists: order 0 with batch 31 (4 KiB pages), the same with batch 63, or orders 0-3 and
-// the pageblock order with sizes from the low watermark.
+// Per-CPU page lists: order 0 with batch 31 (4 KiB pages), the same with batch 63, or
+// orders 0-3 and the pageblock order with sizes from the low watermark.
 enum class PcpRules : std::uint8_t { k4_15, k4_19, k5_14 };
 
 struct KernelConfig {
-  std::string preset;                       // "4.15"
+  std::string preset;  // "4.15"
   // major * 1000 + minor of the preset, to hold against "since 5.2" in a profile.
   [[nodiscard]] unsigned version() const { return kernel_version(preset); }
   [[nodiscard]] static unsigned kernel_version(std::string_view text);
   // Locks.
-  RwSemRules rwsem = RwSemRules::k5_3;      // key: locks.rwsem = "4.15" | "5.3"
-  VmaLockRule per_vma_lock = VmaLockRule::kNo;      // key: locks.per_vma_lock = "no" | "6.4" | …
+  RwSemRules rwsem = RwSemRules::k5_3;  // key: locks.rwsem = "4.15" | "5.3"
+  VmaLockRule per_vma_lock =
+      VmaLockRule::kNo;  // key: locks.per_vma_lock = "no" | "6.4" | …
   SplitPtlock split_pmd_ptlock = SplitPtlock::kByArch;  // key: locks.split_pmd_ptlock
-  bool munmap_downgrade = true;             // key: mm.munmap_downgrade (4.20)
-  bool madvise_vma_lock = false;            // key: locks.madvise_vma_lock (6.18): DONTNEED, FREE
+  bool munmap_downgrade = true;                         // key: mm.munmap_downgrade (4.20)
+  bool madvise_vma_lock = false;  // key: locks.madvise_vma_lock (6.18): DONTNEED, FREE
   // Mappings.
-  bool brk_full_merge = false;              // key: mm.brk_full_merge (before 6.1): brk may join the bss
-  bool merge_into_unfaulted = false;        // key: mm.merge_into_unfaulted (6.16): a faulted VMA may
-                                            // join a neighbour that has no anon_vma
-  bool mmap_prefers_next = false;           // key: mm.mmap_prefers_next (6.1-6.11): a new mapping asks
-                                            // the VMA above first, and its owner must suit the one below
-  bool mmap_charges_before_unmap = false;   // key: mm.mmap_charges_before_unmap (6.12): a refused
-                                            // MAP_FIXED leaves what it would have replaced
-  bool mprotect_uncharges = false;          // key: mm.mprotect_uncharges (6.7): unfaulted, made read-only
+  bool brk_full_merge = false;  // key: mm.brk_full_merge (before 6.1): brk may join the bss
+  bool merge_into_unfaulted = false;  // key: mm.merge_into_unfaulted (6.16): a faulted VMA
+                                      // may join a neighbour that has no anon_vma
+  bool mmap_prefers_next =
+      false;  // key: mm.mmap_prefers_next (6.1-6.11): a new mapping asks
+              // the VMA above first, and its owner must suit the one below
+  bool mmap_charges_before_unmap =
+      false;  // key: mm.mmap_charges_before_unmap (6.12): a refused
+              // MAP_FIXED leaves what it would have replaced
+  bool mprotect_uncharges =
+      false;  // key: mm.mprotect_uncharges (6.7): unfaulted, made read-only
   // Huge pages.
-  ThpEnabled thp_enabled = ThpEnabled::kAlways;   // key: transparent_hugepage.enabled
-  ThpDefrag thp_defrag = ThpDefrag::kMadvise;     // key: transparent_hugepage.defrag
-  bool use_zero_page = true;                      // key: transparent_hugepage.use_zero_page
+  ThpEnabled thp_enabled = ThpEnabled::kAlways;  // key: transparent_hugepage.enabled
+  ThpDefrag thp_defrag = ThpDefrag::kMadvise;    // key: transparent_hugepage.defrag
+  bool use_zero_page = true;                     // key: transparent_hugepage.use_zero_page
   ThpMmapAlign thp_mmap_align = ThpMmapAlign::kNo;
-  bool thp_strictly_local = false;          // 4.15: __GFP_THISNODE, no retry elsewhere
+  bool thp_strictly_local = false;  // 4.15: __GFP_THISNODE, no retry elsewhere
   ZeroPmdWrite zero_pmd_write = ZeroPmdWrite::kSplit;
-  ZeroPmdWrite cow_huge = ZeroPmdWrite::kSplit;   // a shared THP written: copy it whole, or split
+  ZeroPmdWrite cow_huge =
+      ZeroPmdWrite::kSplit;  // a shared THP written: copy it whole, or split
   DeferredSplitRule deferred_split = DeferredSplitRule::kAnyUnmap;
-  bool map_stack_nohugepage = false;        // 6.7
-  bool thp_fault_fallback_charge = true;    // the counter exists
+  bool map_stack_nohugepage = false;      // 6.7
+  bool thp_fault_fallback_charge = true;  // the counter exists
   MprotectWritable mprotect_writable = MprotectWritable::kBase;
   // Accounting.
   RssStatRule rss_stat = RssStatRule::kTaskCache;
-  bool pgfault_counts_retries = true;       // to 6.3: each entry of handle_mm_fault
+  bool pgfault_counts_retries = true;  // to 6.3: each entry of handle_mm_fault
   OvercommitHeuristic overcommit = OvercommitHeuristic::kTotalRam;
-  unsigned overcommit_memory = 0;           // key: sysctl.vm.overcommit_memory
-  unsigned overcommit_ratio = 50;           // key: sysctl.vm.overcommit_ratio (mode 2)
-  std::uint64_t user_reserve_kbytes = 0;    // 0: as derived, min(3 % of free memory, 128 MiB) (mode 2)
-  unsigned max_map_count = 65530;           // key: sysctl.vm.max_map_count
-  unsigned stack_guard_gap = 256;           // pages; boot option
-  std::uint64_t min_free_kbytes = 0;        // 0: as the kernel derives it, raised for THP
+  unsigned overcommit_memory = 0;  // key: sysctl.vm.overcommit_memory
+  unsigned overcommit_ratio = 50;  // key: sysctl.vm.overcommit_ratio (mode 2)
+  std::uint64_t user_reserve_kbytes =
+      0;  // 0: as derived, min(3 % of free memory, 128 MiB) (mode 2)
+  unsigned max_map_count = 65530;     // key: sysctl.vm.max_map_count
+  unsigned stack_guard_gap = 256;     // pages; boot option
+  std::uint64_t min_free_kbytes = 0;  // 0: as the kernel derives it, raised for THP
   // Physical memory.
-  PcpRules pcp = PcpRules::k5_14;           // key: phys.pcp
-  unsigned min_free_kbytes_cap = 262'144;   // of the derived value, before it is raised for THP
-  unsigned watermark_scale_factor = 10;     // key: sysctl.vm.watermark_scale_factor
-  unsigned lru_batch = 15;                  // PAGEVEC_SIZE: pages that wait per CPU for the LRU
+  PcpRules pcp = PcpRules::k5_14;  // key: phys.pcp
+  unsigned min_free_kbytes_cap =
+      262'144;  // of the derived value, before it is raised for THP
+  unsigned watermark_scale_factor = 10;  // key: sysctl.vm.watermark_scale_factor
+  unsigned lru_batch = 15;  // PAGEVEC_SIZE: pages that wait per CPU for the LRU
 };
 
 }  // namespace faultline::kernel

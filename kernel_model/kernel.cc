@@ -19,7 +19,8 @@ ArchCentres make_centres(const arch::ArchNames& names) {
                       .fault_path = {},
                       .syscall_entry = {names.syscall_entry, true},
                       .clear_page = {names.clear_page, true}};
-  for (const std::string& name : names.fault_path) centres.fault_path.push_back({name, true});
+  for (const std::string& name : names.fault_path)
+    centres.fault_path.push_back({name, true});
   return centres;
 }
 

@@ -20,10 +20,11 @@
 namespace faultline::kernel {
 
 class Kernel;
-class Mm;          // kernel_model/mm/mm.h
-class PhysMem;     // kernel_model/phys/phys_mem.h
-class MmShared;    // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero page …)
-struct Vmstat;     // kernel_model/proc/vmstat.h: one uint64 a counter, the kernel's names
+class Mm;        // kernel_model/mm/mm.h
+class PhysMem;   // kernel_model/phys/phys_mem.h
+class MmShared;  // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero
+                 // page …)
+struct Vmstat;   // kernel_model/proc/vmstat.h: one uint64 a counter, the kernel's names
 
 // A thread group.  Per-process counters as getrusage and /proc/PID/status give them.
 class Process {
@@ -36,13 +37,13 @@ class Process {
 
   std::uint64_t minflt = 0, majflt = 0;
 
-  // The host's copy of the process's bytes must follow what the kernel discards or moves; the
-  // platform sets these.  Ranges are page aligned.  A range is called when its pages are about to go
-  // and no access of a later time can have reached them yet.
+  // The host's copy of the process's bytes must follow what the kernel discards or moves;
+  // the platform sets these.  Ranges are page aligned.  A range is called when its pages
+  // are about to go and no access of a later time can have reached them yet.
   std::function<void(Range)> on_discard;
   std::function<void(VirtAddr from, VirtAddr to, std::uint64_t bytes)> on_move;
-  // Rises whenever a mapping that allowed an access stops allowing it (unmap, protect, discard):
-  // caches of "this page may be accessed" compare it.
+  // Rises whenever a mapping that allowed an access stops allowing it (unmap, protect,
+  // discard): caches of "this page may be accessed" compare it.
   std::uint64_t access_generation = 0;
 
   // Contents of `range` are gone.
@@ -59,9 +60,9 @@ class Process {
 
 // The cost centres whose names the architecture decides.
 struct ArchCentres {
-  Centre user_fault_entry;            // el0_da, asm_exc_page_fault …
-  std::vector<Centre> fault_path;     // below it, outermost first
-  Centre syscall_entry;               // el0_svc, do_syscall_64 …
+  Centre user_fault_entry;         // el0_da, asm_exc_page_fault …
+  std::vector<Centre> fault_path;  // below it, outermost first
+  Centre syscall_entry;            // el0_svc, do_syscall_64 …
   Centre clear_page;
 };
 
@@ -73,21 +74,23 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  // A process with the profile's layout (its program's VMAs, brk, mmap_base), nothing faulted in
-  // except what a freshly exec'ed static program has touched.
+  // A process with the profile's layout (its program's VMAs, brk, mmap_base), nothing
+  // faulted in except what a freshly exec'ed static program has touched.
   Process& create_process(std::string name);
 
   [[nodiscard]] Engine& engine() const { return engine_; }
   [[nodiscard]] const arch::Profile& profile() const { return profile_; }
   [[nodiscard]] const KernelConfig& config() const { return config_; }
-  [[nodiscard]] unsigned version() const { return version_; }   // config().version()
+  [[nodiscard]] unsigned version() const { return version_; }  // config().version()
   [[nodiscard]] PhysMem& phys() { return *phys_; }
-  [[nodiscard]] SharedBandwidth& bandwidth(int node);   // costs.node_bandwidth each
+  [[nodiscard]] SharedBandwidth& bandwidth(int node);  // costs.node_bandwidth each
   [[nodiscard]] MmShared& mm_shared() { return *mm_shared_; }
   [[nodiscard]] Vmstat& vmstat() { return *vmstat_; }
   [[nodiscard]] const ArchCentres& centres() const { return centres_; }
   [[nodiscard]] LockCosts lock_costs() const;
-  [[nodiscard]] const std::vector<std::unique_ptr<Process>>& processes() const { return processes_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<Process>>& processes() const {
+    return processes_;
+  }
 
   // Pages promised to mappings that may not be refused later (vm_committed_as).
   std::uint64_t committed_pages = 0;

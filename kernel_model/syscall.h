@@ -2,9 +2,9 @@
 //
 // The only door from user space into the modelled kernel.
 //
-// Every call: enters at the architecture's syscall centre, takes the locks that the kernel takes, in
-// its order, charges the machine's costs, answers with the kernel's errno.  `task` is the caller
-// and must belong to `process`.
+// Every call: enters at the architecture's syscall centre, takes the locks that the kernel
+// takes, in its order, charges the machine's costs, answers with the kernel's errno. `task`
+// is the caller and must belong to `process`.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace faultline::kernel {
 class Process;
 
 // mmap(2) of anonymous memory.  `length` in bytes, need not be a multiple of the page size.
-SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint, std::uint64_t length,
-                             unsigned prot, unsigned flags);
+SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint,
+                             std::uint64_t length, unsigned prot, unsigned flags);
 SysStatus sys_munmap(Task& task, Process& process, VirtAddr start, std::uint64_t length);
 SysStatus sys_mprotect(Task& task, Process& process, VirtAddr start, std::uint64_t length,
                        unsigned prot);
@@ -27,18 +27,19 @@ SysStatus sys_madvise(Task& task, Process& process, VirtAddr start, std::uint64_
 SysResult<VirtAddr> sys_mremap(Task& task, Process& process, VirtAddr old_start,
                                std::uint64_t old_length, std::uint64_t new_length,
                                unsigned flags, VirtAddr new_start = {});
-// The raw call: answers the new break, or the old one if it could not be moved; never an errno.
+// The raw call: answers the new break, or the old one if it could not be moved; never an
+// errno.
 VirtAddr sys_brk(Task& task, Process& process, VirtAddr new_break);
 // clock_nanosleep as usleep makes it.
 void sys_nanosleep(Task& task, Process& process, Duration d);
 void sys_sched_yield(Task& task, Process& process);
 
-// One user access of up to a page, inside one page: no cost if it is mapped so that the access is
-// allowed (the hardware's work is the platform's to charge), else the page fault.
+// One user access of up to a page, inside one page: no cost if it is mapped so that the
+// access is allowed (the hardware's work is the platform's to charge), else the page fault.
 Signal user_access(Task& task, Process& process, VirtAddr at, Access access);
 
-// Accesses at start, start + stride, … below start + length: the same as a loop of user_access,
-// but pages that are already mapped cost nothing to skip.
+// Accesses at start, start + stride, … below start + length: the same as a loop of
+// user_access, but pages that are already mapped cost nothing to skip.
 Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t length,
                   std::uint64_t stride, Access access);
 

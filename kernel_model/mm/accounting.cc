@@ -13,7 +13,11 @@ namespace faultline::kernel {
 
 namespace {
 
-enum Overcommit : unsigned { kOvercommitGuess = 0, kOvercommitAlways = 1, kOvercommitNever = 2 };
+enum Overcommit : unsigned {
+  kOvercommitGuess = 0,
+  kOvercommitAlways = 1,
+  kOvercommitNever = 2
+};
 
 std::uint64_t kb_to_pages(const Kernel& kernel, std::uint64_t kb) {
   return kb * 1024 >> kernel.profile().geometry.page_shift;
@@ -59,7 +63,9 @@ bool below_limit(Mm& mm) {
 }  // namespace
 
 void vm_stat_account(Mm& mm, std::uint64_t vm_flags, std::int64_t pages) {
-  const auto add = [pages](std::uint64_t& counter) { counter += static_cast<std::uint64_t>(pages); };
+  const auto add = [pages](std::uint64_t& counter) {
+    counter += static_cast<std::uint64_t>(pages);
+  };
   add(mm.total_vm);
   mm.hiwater_vm = std::max(mm.hiwater_vm, mm.total_vm);
   const std::uint64_t kind = vm_flags & (VM_EXEC | VM_WRITE | VM_SHARED | VM_GROWSDOWN);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel counts and promises for mappings: total_vm and its parts, and committed memory
-// (overcommit).
+// What the kernel counts and promises for mappings: total_vm and its parts, and committed
+// memory (overcommit).
 //
 // Stands for: vm_stat_account(), accountable_mapping() (mm/mmap.c), __vm_enough_memory(),
-// vm_commit_limit() (mm/util.c), v4.15-6.18.  Model: no RLIMIT_AS, _DATA or _MEMLOCK; the caller has
-// no CAP_SYS_ADMIN.
+// vm_commit_limit() (mm/util.c), v4.15-6.18.  Model: no RLIMIT_AS, _DATA or _MEMLOCK; the
+// caller has no CAP_SYS_ADMIN.
 #pragma once
 
 #include <cstdint>

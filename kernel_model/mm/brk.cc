@@ -45,7 +45,8 @@ Errno grow(Task& task, Mm& mm, Range range) {
   const std::uint64_t page = mm.kernel().profile().geometry.page_size();
   const Vma* const next = mm.vmas.find(range.start);
   if (range.end.v < range.start.v) return Errno::kENOMEM;
-  if (next != nullptr && range.end.v + page > mm.vmas.start_gap(*next)) return Errno::kENOMEM;
+  if (next != nullptr && range.end.v + page > mm.vmas.start_gap(*next))
+    return Errno::kENOMEM;
   return do_brk_flags(task, mm, range);
 }
 

@@ -21,7 +21,8 @@ std::uint64_t flags_of(const arch::LayoutVma& vma) {
   if (vma.perms.find('r') != std::string::npos) flags |= VM_READ;
   if (vma.perms.find('w') != std::string::npos) flags |= VM_WRITE;
   if (vma.perms.find('x') != std::string::npos) flags |= VM_EXEC;
-  if (vma.name.starts_with("[vvar")) flags = VM_READ | VM_MAYREAD | VM_IO | VM_DONTEXPAND | VM_DONTDUMP | VM_PFNMAP;
+  if (vma.name.starts_with("[vvar"))
+    flags = VM_READ | VM_MAYREAD | VM_IO | VM_DONTEXPAND | VM_DONTDUMP | VM_PFNMAP;
   if (vma.name == "[vdso]") flags |= VM_DONTEXPAND;
   if (vma.name == "[stack]") flags |= VM_GROWSDOWN;
   if (accountable_mapping(flags)) flags |= VM_ACCOUNT;
@@ -32,9 +33,9 @@ bool is_anonymous(std::string_view name) {
   return name.empty() || name == "[heap]" || name == "[stack]";
 }
 
-// What start-up has touched: a small program's text and data are mapped whole by fault-around and
-// relocation, the start-up heap by TLS and stdio set-up, the top of the stack by arguments and main,
-// vvar and vdso by the first clock_gettime.
+// What start-up has touched: a small program's text and data are mapped whole by
+// fault-around and relocation, the start-up heap by TLS and stdio set-up, the top of the
+// stack by arguments and main, vvar and vdso by the first clock_gettime.
 Range touched_at_start(const Mm& mm, const Vma& vma) {
   const std::uint64_t page = mm.kernel().profile().geometry.page_size();
   if (vma.name == "[stack]") return {vma.end - page, vma.end};

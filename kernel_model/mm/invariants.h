@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is always true of a kernel between two steps of its tasks; tests call it after every step.
+// What is always true of a kernel between two steps of its tasks; tests call it after every
+// step.
 #pragma once
 
 namespace faultline::kernel {
@@ -11,7 +12,8 @@ class Mm;
 // Aborts with both sides of what disagrees.
 void check_invariants(Kernel& kernel);
 
-// The VMAs of one mm: ordered, disjoint, page aligned, sane flags; its counters are their sums.
+// The VMAs of one mm: ordered, disjoint, page aligned, sane flags; its counters are their
+// sums.
 void check_vma_invariants(const Mm& mm);
 
 }  // namespace faultline::kernel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// madvise(2): the checks, the lock, and the walk over VMAs.  A hole is skipped, and makes the answer
-// ENOMEM in the end.
+// madvise(2): the checks, the lock, and the walk over VMAs.  A hole is skipped, and makes
+// the answer ENOMEM in the end.
 #include "kernel_model/mm/madvise.h"
 
 #include <algorithm>
@@ -51,7 +51,8 @@ bool try_under_vma_lock(Task& task, Mm& mm, Range range, Madvise advice, Errno& 
 Errno do_madvise(Task& task, Mm& mm, Range range, Madvise advice) {
   const AdviceLock lock = advice_lock(mm.kernel(), advice);
   Errno error = Errno::kOk;
-  if (lock == AdviceLock::kVmaRead && try_under_vma_lock(task, mm, range, advice, error)) return error;
+  if (lock == AdviceLock::kVmaRead && try_under_vma_lock(task, mm, range, advice, error))
+    return error;
   if (lock == AdviceLock::kWrite) {
     mm.mmap_write_lock(task);
     error = walk_vmas(task, mm, range, advice);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// madvise(2), its parts: which advice this kernel knows, which lock it takes, what it does to one VMA.
+// madvise(2), its parts: which advice this kernel knows, which lock it takes, what it does
+// to one VMA.
 //
-// Stands for: do_madvise(), madvise_walk_vmas(), madvise_vma_behavior() (mm/madvise.c, v4.15-6.18).
+// Stands for: do_madvise(), madvise_walk_vmas(), madvise_vma_behavior() (mm/madvise.c,
+// v4.15-6.18).
 #pragma once
 
 #include <cstdint>
@@ -24,12 +26,13 @@ enum class AdviceLock : std::uint8_t { kRead, kVmaRead, kWrite };
 // get_lock_mode()
 [[nodiscard]] AdviceLock advice_lock(const Kernel& kernel, Madvise advice);
 
-// Advice that is a flag of the VMA: the flags it makes of `vma`'s; an errno if `vma` can't have it;
-// nothing if the advice isn't of that kind.
-[[nodiscard]] std::optional<SysResult<std::uint64_t>> advised_flags(const Vma& vma, Madvise advice);
+// Advice that is a flag of the VMA: the flags it makes of `vma`'s; an errno if `vma` can't
+// have it; nothing if the advice isn't of that kind.
+[[nodiscard]] std::optional<SysResult<std::uint64_t>> advised_flags(const Vma& vma,
+                                                                    Madvise advice);
 
-// Does the advice to `part` of `vma`, which lies inside it.  `vma` becomes the VMA that holds the part
-// then.
+// Does the advice to `part` of `vma`, which lies inside it.  `vma` becomes the VMA that
+// holds the part then.
 Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice);
 
 }  // namespace faultline::kernel

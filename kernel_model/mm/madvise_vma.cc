@@ -28,7 +28,8 @@ Errno madvise_dontneed(Task& task, Mm& mm, Vma& vma, Range part, Madvise advice)
 // MADV_REMOVE punches holes into shared files only.
 Errno madvise_remove(const Vma& vma) {
   if ((vma.vm_flags & VM_LOCKED) != 0 || vma.anonymous) return Errno::kEINVAL;
-  if ((vma.vm_flags & (VM_SHARED | VM_WRITE)) != (VM_SHARED | VM_WRITE)) return Errno::kEACCES;
+  if ((vma.vm_flags & (VM_SHARED | VM_WRITE)) != (VM_SHARED | VM_WRITE))
+    return Errno::kEACCES;
   return Errno::kEINVAL;  // Model: no file that could have a hole
 }
 
@@ -57,12 +58,16 @@ bool advice_known(const Kernel& kernel, Madvise advice) {
     case Madvise::kDontfork:
     case Madvise::kDofork:
     case Madvise::kDontdump:
-    case Madvise::kDodump: return true;
+    case Madvise::kDodump:
+      return true;
     case Madvise::kHugepage:
-    case Madvise::kNohugepage: return kernel.profile().geometry.has_thp;
+    case Madvise::kNohugepage:
+      return kernel.profile().geometry.has_thp;
     case Madvise::kWipeonfork:
-    case Madvise::kKeeponfork: return kernel.version() >= 4014;
-    case Madvise::kDontneedLocked: return kernel.version() >= 5018;
+    case Madvise::kKeeponfork:
+      return kernel.version() >= 4014;
+    case Madvise::kDontneedLocked:
+      return kernel.version() >= 5018;
     // Model: not there yet, whatever the version.
     case Madvise::kFree:
     case Madvise::kCold:
@@ -71,7 +76,8 @@ bool advice_known(const Kernel& kernel, Madvise advice) {
     case Madvise::kPopulateWrite:
     case Madvise::kCollapse:
     case Madvise::kGuardInstall:
-    case Madvise::kGuardRemove: return false;
+    case Madvise::kGuardRemove:
+      return false;
   }
   return false;
 }
@@ -88,8 +94,10 @@ AdviceLock advice_lock(const Kernel& kernel, Madvise advice) {
     case Madvise::kPageout:
     case Madvise::kPopulateRead:
     case Madvise::kPopulateWrite:
-    case Madvise::kCollapse: return AdviceLock::kRead;
-    default: return AdviceLock::kWrite;
+    case Madvise::kCollapse:
+      return AdviceLock::kRead;
+    default:
+      return AdviceLock::kWrite;
   }
 }
 
@@ -98,24 +106,34 @@ std::optional<SysResult<std::uint64_t>> advised_flags(const Vma& vma, Madvise ad
   const std::uint64_t flags = vma.vm_flags;
   const auto without = [flags](std::uint64_t bits) { return flags & ~bits; };
   switch (advice) {
-    case Madvise::kNormal: return Flags{without(VM_RAND_READ | VM_SEQ_READ)};
-    case Madvise::kSequential: return Flags{without(VM_RAND_READ) | VM_SEQ_READ};
-    case Madvise::kRandom: return Flags{without(VM_SEQ_READ) | VM_RAND_READ};
-    case Madvise::kDontfork: return Flags{flags | VM_DONTCOPY};
+    case Madvise::kNormal:
+      return Flags{without(VM_RAND_READ | VM_SEQ_READ)};
+    case Madvise::kSequential:
+      return Flags{without(VM_RAND_READ) | VM_SEQ_READ};
+    case Madvise::kRandom:
+      return Flags{without(VM_SEQ_READ) | VM_RAND_READ};
+    case Madvise::kDontfork:
+      return Flags{flags | VM_DONTCOPY};
     case Madvise::kDofork:
       if ((flags & VM_IO) != 0) return Flags{Errno::kEINVAL};
       return Flags{without(VM_DONTCOPY)};
     case Madvise::kWipeonfork:
       if (!vma.anonymous || (flags & VM_SHARED) != 0) return Flags{Errno::kEINVAL};
       return Flags{flags | VM_WIPEONFORK};
-    case Madvise::kKeeponfork: return Flags{without(VM_WIPEONFORK)};
-    case Madvise::kDontdump: return Flags{flags | VM_DONTDUMP};
+    case Madvise::kKeeponfork:
+      return Flags{without(VM_WIPEONFORK)};
+    case Madvise::kDontdump:
+      return Flags{flags | VM_DONTDUMP};
     case Madvise::kDodump:
-      if ((flags & VM_HUGETLB) == 0 && (flags & kVmSpecial) != 0) return Flags{Errno::kEINVAL};
+      if ((flags & VM_HUGETLB) == 0 && (flags & kVmSpecial) != 0)
+        return Flags{Errno::kEINVAL};
       return Flags{without(VM_DONTDUMP)};
-    case Madvise::kHugepage: return Flags{without(VM_NOHUGEPAGE) | VM_HUGEPAGE};
-    case Madvise::kNohugepage: return Flags{without(VM_HUGEPAGE) | VM_NOHUGEPAGE};
-    default: return std::nullopt;
+    case Madvise::kHugepage:
+      return Flags{without(VM_NOHUGEPAGE) | VM_HUGEPAGE};
+    case Madvise::kNohugepage:
+      return Flags{without(VM_HUGEPAGE) | VM_NOHUGEPAGE};
+    default:
+      return std::nullopt;
   }
 }
 
@@ -126,10 +144,14 @@ Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice) {
   }
   switch (advice) {
     case Madvise::kDontneed:
-    case Madvise::kDontneedLocked: return madvise_dontneed(task, mm, *vma, part, advice);
-    case Madvise::kRemove: return madvise_remove(*vma);
-    case Madvise::kWillneed: return Errno::kOk;  // Model: nothing is swapped out or on disk
-    default: return Errno::kEINVAL;
+    case Madvise::kDontneedLocked:
+      return madvise_dontneed(task, mm, *vma, part, advice);
+    case Madvise::kRemove:
+      return madvise_remove(*vma);
+    case Madvise::kWillneed:
+      return Errno::kOk;  // Model: nothing is swapped out or on disk
+    default:
+      return Errno::kEINVAL;
   }
 }
 

@@ -7,16 +7,26 @@ namespace faultline::kernel {
 
 namespace {
 
-// Per-VMA locks are there if the configuration has them and this architecture's had come by then.
+// Per-VMA locks are there if the configuration has them and this architecture's had come by
+// then.
 bool vma_locks_on(const KernelConfig& config, const arch::Profile& profile) {
   if (profile.per_vma_lock_since.empty()) return false;
   unsigned rules_of = 0;
   switch (config.per_vma_lock) {
-    case VmaLockRule::kNo: return false;
-    case VmaLockRule::k6_4: rules_of = 6004; break;
-    case VmaLockRule::k6_8: rules_of = 6008; break;
-    case VmaLockRule::k6_12: rules_of = 6012; break;
-    case VmaLockRule::k6_18: rules_of = 6018; break;
+    case VmaLockRule::kNo:
+      return false;
+    case VmaLockRule::k6_4:
+      rules_of = 6004;
+      break;
+    case VmaLockRule::k6_8:
+      rules_of = 6008;
+      break;
+    case VmaLockRule::k6_12:
+      rules_of = 6012;
+      break;
+    case VmaLockRule::k6_18:
+      rules_of = 6018;
+      break;
   }
   // 6.4's rules hold until 6.7.
   if (config.per_vma_lock == VmaLockRule::k6_4) rules_of = 6007;
@@ -26,7 +36,8 @@ bool vma_locks_on(const KernelConfig& config, const arch::Profile& profile) {
 }  // namespace
 
 Mm::Mm(Process& process)
-    : vmas(process.kernel().config().stack_guard_gap * process.kernel().profile().geometry.page_size()),
+    : vmas(process.kernel().config().stack_guard_gap *
+           process.kernel().profile().geometry.page_size()),
       process_(process) {
   Kernel& kernel = process.kernel();
   Engine& engine = kernel.engine();

@@ -2,8 +2,8 @@
 //
 // mmap(2) of anonymous memory.
 //
-// Stands for: SYSCALL mmap, vm_mmap_pgoff(), do_mmap(), mmap_region() (mm/mmap.c, v4.15-6.8;
-// mm/vma.c, v6.12-6.18).
+// Stands for: SYSCALL mmap, vm_mmap_pgoff(), do_mmap(), mmap_region() (mm/mmap.c,
+// v4.15-6.8; mm/vma.c, v6.12-6.18).
 #include "kernel_model/mm/mmap.h"
 
 #include <algorithm>
@@ -27,13 +27,14 @@ std::uint64_t charged_pages(const Mm& mm, Range range) {
   for (const Vma* vma = mm.vmas.find(range.start); vma != nullptr && vma->start < range.end;
        vma = vma->next()) {
     if ((vma->vm_flags & VM_ACCOUNT) == 0) continue;
-    pages += pages_of(mm, std::min(vma->end, range.end) - std::max(vma->start, range.start));
+    pages +=
+        pages_of(mm, std::min(vma->end, range.end) - std::max(vma->start, range.start));
   }
   return pages;
 }
 
-// Removes what is mapped in the way and charges the new mapping; the order depends on the version.
-// The charge goes into `spec`.
+// Removes what is mapped in the way and charges the new mapping; the order depends on the
+// version. The charge goes into `spec`.
 Errno prepare(Task& task, Mm& mm, VmaSpec& spec) {
   const bool charged = accountable_mapping(spec.vm_flags);
   const std::uint64_t pages = pages_of(mm, spec.range.bytes());
@@ -49,7 +50,8 @@ Errno prepare(Task& task, Mm& mm, VmaSpec& spec) {
     const MunmapResult gone =
         do_munmap(task, mm, spec.range.start, spec.range.bytes(), MunmapLock::kKeep);
     if (gone.error != Errno::kOk) {
-      if (charged && charge_first && pages > reused) vm_unacct_memory(mm.kernel(), pages - reused);
+      if (charged && charge_first && pages > reused)
+        vm_unacct_memory(mm.kernel(), pages - reused);
       return Errno::kENOMEM;
     }
   }
@@ -85,16 +87,18 @@ Errno apply_type(const Mm& mm, unsigned flags, VmaSpec& spec) {
     case kMapPrivate:
       spec.vm_pgoff = pages_of(mm, spec.range.start.v);
       break;
-    default: return Errno::kEINVAL;
+    default:
+      return Errno::kEINVAL;
   }
   constexpr unsigned kOvercommitNever = 2;
-  if ((flags & kMapNoreserve) != 0 && mm.kernel().config().overcommit_memory != kOvercommitNever)
+  if ((flags & kMapNoreserve) != 0 &&
+      mm.kernel().config().overcommit_memory != kOvercommitNever)
     spec.vm_flags |= VM_NORESERVE;
   return Errno::kOk;
 }
 
-SysResult<VirtAddr> do_mmap(Task& task, Mm& mm, VirtAddr hint, std::uint64_t length, unsigned prot,
-                            unsigned flags) {
+SysResult<VirtAddr> do_mmap(Task& task, Mm& mm, VirtAddr hint, std::uint64_t length,
+                            unsigned prot, unsigned flags) {
   const Scope scope(task, centre::kDoMmap);
   if (length == 0) return Errno::kEINVAL;
   if ((flags & kMapFixedNoreplace) != 0) flags |= kMapFixed;
@@ -133,15 +137,17 @@ Errno hugetlb_unavailable(const Mm& mm, unsigned flags) {
 }  // namespace
 
 std::uint64_t calc_vm_flags(const Mm& mm, unsigned prot, unsigned flags) {
-  std::uint64_t vm_flags = (prot & kVmAccessFlags) | mm.def_flags | VM_MAYREAD | VM_MAYWRITE | VM_MAYEXEC;
+  std::uint64_t vm_flags =
+      (prot & kVmAccessFlags) | mm.def_flags | VM_MAYREAD | VM_MAYWRITE | VM_MAYEXEC;
   if ((flags & kMapGrowsdown) != 0) vm_flags |= VM_GROWSDOWN;
   if ((flags & kMapLocked) != 0) vm_flags |= VM_LOCKED;
-  if ((flags & kMapStack) != 0 && mm.kernel().config().map_stack_nohugepage) vm_flags |= VM_NOHUGEPAGE;
+  if ((flags & kMapStack) != 0 && mm.kernel().config().map_stack_nohugepage)
+    vm_flags |= VM_NOHUGEPAGE;
   return vm_flags;
 }
 
-SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint, std::uint64_t length,
-                             unsigned prot, unsigned flags) {
+SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint,
+                             std::uint64_t length, unsigned prot, unsigned flags) {
   Kernel& kernel = process.kernel();
   Mm& mm = process.mm();
   const Scope entry(task, kernel.centres().syscall_entry);

@@ -2,8 +2,8 @@
 //
 // Making and removing mappings, as the system calls share it.
 //
-// Stands for: do_mmap(), mmap_region(), do_munmap() and what they call (mm/mmap.c, v4.15-6.8;
-// mm/vma.c, v6.12-6.18).
+// Stands for: do_mmap(), mmap_region(), do_munmap() and what they call (mm/mmap.c,
+// v4.15-6.8; mm/vma.c, v6.12-6.18).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct MunmapResult {
   bool downgraded = false;
 };
 // `start` and `length` as user space gave them.  Nothing mapped there is success.
-MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length, MunmapLock lock);
+MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length,
+                       MunmapLock lock);
 // Gives mmap_lock back after do_munmap, in whichever mode it is held.
 void unlock_after_munmap(Task& task, Mm& mm, const MunmapResult& result);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The move of mremap(2): a copy of the VMA at the new place, its page tables moved over, the old one
-// unmapped (or, with MREMAP_DONTUNMAP, left empty).
+// The move of mremap(2): a copy of the VMA at the new place, its page tables moved over,
+// the old one unmapped (or, with MREMAP_DONTUNMAP, left empty).
 #include <algorithm>
 
 #include "kernel_model/mm/accounting.h"
@@ -15,8 +15,8 @@ namespace faultline::kernel {
 
 namespace {
 
-// copy_vma(): an anonymous VMA that was never faulted in takes the page offset of its new place, so
-// that it can merge there.
+// copy_vma(): an anonymous VMA that was never faulted in takes the page offset of its new
+// place, so that it can merge there.
 Vma& copy_vma(Task& task, Mm& mm, const Vma& old, const MremapArgs& args, VirtAddr to) {
   VmaSpec spec = VmaSpec::of(old, {args.old_start, args.old_start + args.old_length},
                              mm.kernel().profile().geometry.page_shift);
@@ -30,7 +30,8 @@ Vma& copy_vma(Task& task, Mm& mm, const Vma& old, const MremapArgs& args, VirtAd
 // The charge of the old pages moves with them: do_munmap must not give it back.
 void unmap_uncharged(Task& task, Mm& mm, Range range, bool accounted) {
   if (accounted) mm.kernel().committed_pages += pages_of(mm, range.bytes());
-  // Model: the splits at the edges of `range` always succeed; move_vma has left room for them.
+  // Model: the splits at the edges of `range` always succeed; move_vma has left room for
+  // them.
   static_cast<void>(do_munmap(task, mm, range.start, range.bytes(), MunmapLock::kKeep));
 }
 
@@ -48,14 +49,16 @@ void leave_empty(Mm& mm, Range old_range) {
 
 }  // namespace
 
-SysResult<VirtAddr> move_vma(Task& task, Mm& mm, Vma& old, const MremapArgs& args, VirtAddr to) {
+SysResult<VirtAddr> move_vma(Task& task, Mm& mm, Vma& old, const MremapArgs& args,
+                             VirtAddr to) {
   const Scope scope(task, centre::kMoveVma);
   // The worst case is two splits and the copy.
   if (mm.vmas.size() >= mm.kernel().config().max_map_count - 3) return Errno::kENOMEM;
   const bool dontunmap = (args.flags & kMremapDontunmap) != 0;
   const std::uint64_t vm_flags = old.vm_flags;
   const bool accounted = (vm_flags & VM_ACCOUNT) != 0;
-  const std::uint64_t added = pages_of(mm, args.new_length - (dontunmap ? 0 : args.old_length));
+  const std::uint64_t added =
+      pages_of(mm, args.new_length - (dontunmap ? 0 : args.old_length));
   if (accounted && !vm_enough_memory(mm, added)) return Errno::kENOMEM;
 
   const Range old_range{args.old_start, args.old_start + args.old_length};

@@ -17,13 +17,16 @@ namespace faultline::kernel {
 
 namespace {
 
-inline constexpr unsigned kProtSem = 8, kProtGrowsdown = 0x01000000, kProtGrowsup = 0x02000000;
+inline constexpr unsigned kProtSem = 8, kProtGrowsdown = 0x01000000,
+                          kProtGrowsup = 0x02000000;
 
-// A private mapping that becomes writable is charged; it stays charged, except (6.7) if it is made
-// read-only before any fault.  Answers the pages charged now, or nothing if refused.
+// A private mapping that becomes writable is charged; it stays charged, except (6.7) if it
+// is made read-only before any fault.  Answers the pages charged now, or nothing if
+// refused.
 std::optional<std::uint64_t> charge(Mm& mm, const Vma& vma, std::uint64_t pages,
                                     std::uint64_t& new_flags) {
-  constexpr std::uint64_t kCharged = VM_ACCOUNT | VM_WRITE | VM_HUGETLB | VM_SHARED | VM_NORESERVE;
+  constexpr std::uint64_t kCharged =
+      VM_ACCOUNT | VM_WRITE | VM_HUGETLB | VM_SHARED | VM_NORESERVE;
   if ((new_flags & VM_WRITE) != 0) {
     if ((vma.vm_flags & kCharged) != 0) return 0;
     if (!vm_enough_memory(mm, pages)) return std::nullopt;
@@ -74,7 +77,8 @@ Errno do_mprotect(Task& task, Mm& mm, Range range, unsigned prot) {
     if ((prot & kProtGrowsup) != 0) return Errno::kEINVAL;
   }
   for (VirtAddr at = range.start;;) {
-    const std::uint64_t new_flags = (prot & kVmAccessFlags) | (vma->vm_flags & ~kVmAccessFlags);
+    const std::uint64_t new_flags =
+        (prot & kVmAccessFlags) | (vma->vm_flags & ~kVmAccessFlags);
     // VM_MAYREAD and so on lie four bits above VM_READ.
     if ((new_flags & ~(new_flags >> 4) & kVmAccessFlags) != 0) return Errno::kEACCES;
     const VirtAddr end = std::min(vma->end, range.end);
@@ -104,7 +108,8 @@ SysStatus sys_mprotect(Task& task, Process& process, VirtAddr start, std::uint64
   if (length == 0) return Errno::kOk;
   const Range range{start, start + page_align(mm, length)};
   if (range.empty()) return Errno::kENOMEM;
-  if ((prot & ~(kProtRead | kProtWrite | kProtExec | kProtSem | kProtGrowsdown | kProtGrowsup)) != 0)
+  if ((prot & ~(kProtRead | kProtWrite | kProtExec | kProtSem | kProtGrowsdown |
+                kProtGrowsup)) != 0)
     return Errno::kEINVAL;
 
   mm.mmap_write_lock(task);

@@ -21,7 +21,8 @@ Errno check_arguments(const Mm& mm, const MremapArgs& args) {
   const bool has_dontunmap = mm.kernel().version() >= 5007;
   const unsigned known = has_dontunmap ? kAll : kAll & ~unsigned{kMremapDontunmap};
   if ((args.flags & ~known) != 0) return Errno::kEINVAL;
-  if ((args.flags & kMremapFixed) != 0 && (args.flags & kMremapMaymove) == 0) return Errno::kEINVAL;
+  if ((args.flags & kMremapFixed) != 0 && (args.flags & kMremapMaymove) == 0)
+    return Errno::kEINVAL;
   if ((args.flags & kMremapDontunmap) != 0 &&
       ((args.flags & kMremapMaymove) == 0 || args.old_length != args.new_length))
     return Errno::kEINVAL;
@@ -49,7 +50,8 @@ SysResult<VirtAddr> mremap_to(Task& task, Mm& mm, MremapArgs args) {
   const Scope scope(task, centre::kMremapTo);
   if (const Errno error = check_target(mm, args); error != Errno::kOk) return error;
   if ((args.flags & kMremapFixed) != 0) {
-    const Errno error = do_munmap(task, mm, args.new_start, args.new_length, MunmapLock::kKeep).error;
+    const Errno error =
+        do_munmap(task, mm, args.new_start, args.new_length, MunmapLock::kKeep).error;
     if (error != Errno::kOk) return error;
   }
   if (args.old_length > args.new_length) {
@@ -63,12 +65,14 @@ SysResult<VirtAddr> mremap_to(Task& task, Mm& mm, MremapArgs args) {
   if (!vma.ok()) return vma.error();
   unsigned map_flags = (args.flags & kMremapFixed) != 0 ? unsigned{kMapFixed} : 0U;
   if ((vma.value()->vm_flags & VM_MAYSHARE) != 0) map_flags |= kMapShared;
-  const SysResult<VirtAddr> to = get_unmapped_area(mm, args.new_start, args.new_length, map_flags);
+  const SysResult<VirtAddr> to =
+      get_unmapped_area(mm, args.new_start, args.new_length, map_flags);
   if (!to.ok()) return to;
   return move_vma(task, mm, *vma.value(), args, to.value());
 }
 
-// Grows `vma`, which ends with the old range, where it is; false if something is in the way.
+// Grows `vma`, which ends with the old range, where it is; false if something is in the
+// way.
 bool vma_expandable(const Mm& mm, const Vma& vma, std::uint64_t delta) {
   const std::uint64_t end = vma.end.v + delta;
   if (end < vma.end.v || end > mm.kernel().profile().layout.task_size) return false;
@@ -82,8 +86,10 @@ SysResult<VirtAddr> expand_in_place(Task& task, Mm& mm, Vma& vma, const MremapAr
   if ((vm_flags & VM_ACCOUNT) != 0 && !vm_enough_memory(mm, pages)) return Errno::kENOMEM;
   const VirtAddr old_end = vma.end;
   mm.vma_start_write(task, vma);
-  // 6.1 and later: the extension merges like a new range, which may close the gap to the next VMA.
-  VmaSpec spec = VmaSpec::of(vma, {old_end, old_end + delta}, mm.kernel().profile().geometry.page_shift);
+  // 6.1 and later: the extension merges like a new range, which may close the gap to the
+  // next VMA.
+  VmaSpec spec = VmaSpec::of(vma, {old_end, old_end + delta},
+                             mm.kernel().profile().geometry.page_shift);
   if (mm.kernel().version() < 6001 || vma_merge_new_range(task, mm, spec) == nullptr)
     mm.vmas.set_range(vma, {vma.start, old_end + delta});
   vm_stat_account(mm, vm_flags, static_cast<std::int64_t>(pages));
@@ -100,24 +106,29 @@ SysResult<VirtAddr> grow(Task& task, Mm& mm, const MremapArgs& args) {
     return expand_in_place(task, mm, vma, args);
   if ((args.flags & kMremapMaymove) == 0) return Errno::kENOMEM;
   const unsigned map_flags = (vma.vm_flags & VM_MAYSHARE) != 0 ? unsigned{kMapShared} : 0U;
-  const SysResult<VirtAddr> to = get_unmapped_area(mm, VirtAddr{}, args.new_length, map_flags);
+  const SysResult<VirtAddr> to =
+      get_unmapped_area(mm, VirtAddr{}, args.new_length, map_flags);
   if (!to.ok()) return to;
   return move_vma(task, mm, vma, args, to.value());
 }
 
 // Always allowed, without a look at the VMAs it shrinks.
-SysResult<VirtAddr> shrink(Task& task, Mm& mm, const MremapArgs& args, MunmapResult& result) {
+SysResult<VirtAddr> shrink(Task& task, Mm& mm, const MremapArgs& args,
+                           MunmapResult& result) {
   if (args.old_length == args.new_length) return args.old_start;
-  result = do_munmap(task, mm, args.old_start + args.new_length, args.old_length - args.new_length,
-                     MunmapLock::kDowngrade);
+  result = do_munmap(task, mm, args.old_start + args.new_length,
+                     args.old_length - args.new_length, MunmapLock::kDowngrade);
   if (result.error != Errno::kOk) return result.error;
   return args.old_start;
 }
 
-SysResult<VirtAddr> do_mremap(Task& task, Mm& mm, const MremapArgs& args, MunmapResult& result) {
+SysResult<VirtAddr> do_mremap(Task& task, Mm& mm, const MremapArgs& args,
+                              MunmapResult& result) {
   // From 5.16 the first page must be mapped, even to shrink.
-  if (mm.kernel().version() >= 5016 && mm.vmas.at(args.old_start) == nullptr) return Errno::kEFAULT;
-  if ((args.flags & (kMremapFixed | kMremapDontunmap)) != 0) return mremap_to(task, mm, args);
+  if (mm.kernel().version() >= 5016 && mm.vmas.at(args.old_start) == nullptr)
+    return Errno::kEFAULT;
+  if ((args.flags & (kMremapFixed | kMremapDontunmap)) != 0)
+    return mremap_to(task, mm, args);
   if (args.old_length >= args.new_length) return shrink(task, mm, args, result);
   return grow(task, mm, args);
 }
@@ -128,8 +139,10 @@ SysResult<Vma*> vma_to_resize(Mm& mm, const MremapArgs& args) {
   Vma* const vma = mm.vmas.at(args.old_start);
   if (vma == nullptr) return Errno::kEFAULT;
   // An old length of 0 duplicates a shared mapping; a private one can't be in two places.
-  if (args.old_length == 0 && (vma->vm_flags & (VM_SHARED | VM_MAYSHARE)) == 0) return Errno::kEINVAL;
-  if ((args.flags & kMremapDontunmap) != 0 && (vma->vm_flags & (VM_DONTEXPAND | VM_PFNMAP)) != 0)
+  if (args.old_length == 0 && (vma->vm_flags & (VM_SHARED | VM_MAYSHARE)) == 0)
+    return Errno::kEINVAL;
+  if ((args.flags & kMremapDontunmap) != 0 &&
+      (vma->vm_flags & (VM_DONTEXPAND | VM_PFNMAP)) != 0)
     return Errno::kEINVAL;
   if (args.old_length > vma->end - args.old_start) return Errno::kEFAULT;
   if (args.old_length == args.new_length) return vma;
@@ -138,8 +151,8 @@ SysResult<Vma*> vma_to_resize(Mm& mm, const MremapArgs& args) {
 }
 
 SysResult<VirtAddr> sys_mremap(Task& task, Process& process, VirtAddr old_start,
-                               std::uint64_t old_length, std::uint64_t new_length, unsigned flags,
-                               VirtAddr new_start) {
+                               std::uint64_t old_length, std::uint64_t new_length,
+                               unsigned flags, VirtAddr new_start) {
   Kernel& kernel = process.kernel();
   Mm& mm = process.mm();
   const Scope entry(task, kernel.centres().syscall_entry);

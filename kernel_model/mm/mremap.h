@@ -18,7 +18,7 @@ class Mm;
 
 struct MremapArgs {
   VirtAddr old_start;
-  std::uint64_t old_length = 0;    // rounded up to pages
+  std::uint64_t old_length = 0;  // rounded up to pages
   std::uint64_t new_length = 0;
   unsigned flags = 0;
   VirtAddr new_start;
@@ -28,6 +28,7 @@ struct MremapArgs {
 [[nodiscard]] SysResult<Vma*> vma_to_resize(Mm& mm, const MremapArgs& args);
 
 // Moves the range to `to`, which is free.  `old` holds it.
-SysResult<VirtAddr> move_vma(Task& task, Mm& mm, Vma& old, const MremapArgs& args, VirtAddr to);
+SysResult<VirtAddr> move_vma(Task& task, Mm& mm, Vma& old, const MremapArgs& args,
+                             VirtAddr to);
 
 }  // namespace faultline::kernel

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unmapping: the VMAs leave the set under mmap_lock held for write; their pages and tables go after
-// that, since 4.20 with the lock held only for read.
+// Unmapping: the VMAs leave the set under mmap_lock held for write; their pages and tables
+// go after that, since 4.20 with the lock held only for read.
 //
-// Stands for: SYSCALL munmap, do_munmap(), unmap_region(), remove_vma_list() (mm/mmap.c, v4.15-6.8;
-// mm/vma.c, v6.12-6.18).
+// Stands for: SYSCALL munmap, do_munmap(), unmap_region(), remove_vma_list() (mm/mmap.c,
+// v4.15-6.8; mm/vma.c, v6.12-6.18).
 #include <vector>
 
 #include "kernel_model/mm/accounting.h"
@@ -20,10 +20,10 @@ namespace {
 
 // VMAs out of the set whose pages are still mapped, with the free space around them.
 struct Detached {
-  Vma* first = nullptr;             // the usual case is one VMA
+  Vma* first = nullptr;  // the usual case is one VMA
   std::vector<Vma*> rest;
-  VirtAddr floor, ceiling;          // where the neighbours end and begin; 0: there is none
-  bool stack_above = false;         // the neighbour above grows down into the hole
+  VirtAddr floor, ceiling;   // where the neighbours end and begin; 0: there is none
+  bool stack_above = false;  // the neighbour above grows down into the hole
   template <typename F>
   void for_each(F&& f) const {
     f(*first);
@@ -75,7 +75,8 @@ Detached detach(Task& task, Mm& mm, Range range) {
 void unmap_region(Task& task, Mm& mm, const Detached& gone, Range range) {
   const Scope scope(task, centre::kUnmapRegion);
   bool flushed = false;
-  gone.for_each([&](Vma& vma) { flushed |= mm.pages().zap_page_range(task, vma, vma.range()); });
+  gone.for_each(
+      [&](Vma& vma) { flushed |= mm.pages().zap_page_range(task, vma, vma.range()); });
   mm.pages().free_pgtables(task, range, gone.floor, gone.ceiling, flushed);
 }
 
@@ -94,7 +95,8 @@ std::uint64_t pages_of(const Mm& mm, std::uint64_t bytes) {
   return bytes >> mm.kernel().profile().geometry.page_shift;
 }
 
-MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length, MunmapLock lock) {
+MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length,
+                       MunmapLock lock) {
   const Scope scope(task, centre::kDoMunmap);
   const std::uint64_t task_size = mm.kernel().profile().layout.task_size;
   if (!page_aligned(mm, start) || start.v > task_size || length > task_size - start.v)
@@ -105,14 +107,15 @@ MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length,
   task.charge(mm.kernel().profile().costs.munmap_base);
   Vma* const first = mm.vmas.find(start);
   if (first == nullptr || first->start >= range.end) return {};
-  if (const Errno error = split_edges(task, mm, first, range); error != Errno::kOk) return {error};
+  if (const Errno error = split_edges(task, mm, first, range); error != Errno::kOk)
+    return {error};
   const Detached gone = detach(task, mm, range);
   mm.process().discarded(range);
 
   // The neighbours may not grow into the hole while its tables go under the read lock.
   MunmapResult result;
-  result.downgraded = lock == MunmapLock::kDowngrade && mm.kernel().config().munmap_downgrade &&
-                      !gone.stack_above;
+  result.downgraded = lock == MunmapLock::kDowngrade &&
+                      mm.kernel().config().munmap_downgrade && !gone.stack_above;
   if (result.downgraded) mm.mmap_write_downgrade(task);
   unmap_region(task, mm, gone, range);
   gone.for_each([&](Vma& vma) { mm.vmas.free(vma); });

@@ -11,15 +11,21 @@ namespace faultline::kernel {
 
 namespace {
 
-std::uint64_t round_down(std::uint64_t v, std::uint64_t to) { return v & ~(to - 1); }
-std::uint64_t round_up(std::uint64_t v, std::uint64_t to) { return round_down(v + to - 1, to); }
+std::uint64_t round_down(std::uint64_t v, std::uint64_t to) {
+  return v & ~(to - 1);
+}
+std::uint64_t round_up(std::uint64_t v, std::uint64_t to) {
+  return round_down(v + to - 1, to);
+}
 
-// vm_unmapped_area(): top-down below mmap_base; if that is full, bottom-up from TASK_UNMAPPED_BASE.
+// vm_unmapped_area(): top-down below mmap_base; if that is full, bottom-up from
+// TASK_UNMAPPED_BASE.
 SysResult<VirtAddr> search(Mm& mm, std::uint64_t length) {
   const arch::Profile& profile = mm.kernel().profile();
   const std::uint64_t page = profile.geometry.page_size();
   const VirtAddr low{std::max(page, profile.layout.mmap_min_addr)};
-  if (const auto top_down = mm.vmas.highest_gap(length, {low, mm.mmap_base})) return *top_down;
+  if (const auto top_down = mm.vmas.highest_gap(length, {low, mm.mmap_base}))
+    return *top_down;
   const VirtAddr unmapped_base{round_up(profile.layout.task_size / 3, page)};
   if (const auto bottom_up =
           mm.vmas.lowest_gap(length, {unmapped_base, VirtAddr{profile.layout.task_size}}))
@@ -41,9 +47,9 @@ SysResult<VirtAddr> place(Mm& mm, VirtAddr hint, std::uint64_t length) {
   return search(mm, length);
 }
 
-// thp_get_unmapped_area(): a PMD more is searched for and the start moved up to a boundary; a result
-// that is aligned as it is moves up by the whole PMD, so that it lies flush with what is above.  A
-// hint counts only if the padded range fits there.
+// thp_get_unmapped_area(): a PMD more is searched for and the start moved up to a boundary;
+// a result that is aligned as it is moves up by the whole PMD, so that it lies flush with
+// what is above.  A hint counts only if the padded range fits there.
 SysResult<VirtAddr> thp_get_unmapped_area(Mm& mm, VirtAddr hint, std::uint64_t length) {
   const std::uint64_t pmd = mm.kernel().profile().geometry.pmd_size();
   const std::uint64_t padded = length + pmd;
@@ -55,12 +61,15 @@ SysResult<VirtAddr> thp_get_unmapped_area(Mm& mm, VirtAddr hint, std::uint64_t l
 }
 
 // Are mappings like this one placed for huge pages?
-bool wants_thp_alignment(const Mm& mm, VirtAddr hint, std::uint64_t length, unsigned flags) {
+bool wants_thp_alignment(const Mm& mm, VirtAddr hint, std::uint64_t length,
+                         unsigned flags) {
   const arch::Geometry& geometry = mm.kernel().profile().geometry;
   if (!geometry.has_thp || (flags & kMapShared) != 0) return false;
   switch (mm.kernel().config().thp_mmap_align) {
-    case ThpMmapAlign::kNo: return false;
-    case ThpMmapAlign::kAtLeastPmd: return length >= geometry.pmd_size();
+    case ThpMmapAlign::kNo:
+      return false;
+    case ThpMmapAlign::kAtLeastPmd:
+      return length >= geometry.pmd_size();
     case ThpMmapAlign::kMultipleOfPmd:
       return hint.v == 0 && length % geometry.pmd_size() == 0;
   }
@@ -78,7 +87,8 @@ VirtAddr round_hint_to_min(const Mm& mm, VirtAddr hint) {
   return VirtAddr{rounded};
 }
 
-SysResult<VirtAddr> get_unmapped_area(Mm& mm, VirtAddr hint, std::uint64_t length, unsigned flags) {
+SysResult<VirtAddr> get_unmapped_area(Mm& mm, VirtAddr hint, std::uint64_t length,
+                                      unsigned flags) {
   const arch::Profile& profile = mm.kernel().profile();
   const std::uint64_t task_size = profile.layout.task_size;
   if (length > task_size) return Errno::kENOMEM;
@@ -89,7 +99,8 @@ SysResult<VirtAddr> get_unmapped_area(Mm& mm, VirtAddr hint, std::uint64_t lengt
     if (hint.v < profile.layout.mmap_min_addr) return Errno::kEPERM;
     return hint;
   }
-  if (wants_thp_alignment(mm, hint, length, flags)) return thp_get_unmapped_area(mm, hint, length);
+  if (wants_thp_alignment(mm, hint, length, flags))
+    return thp_get_unmapped_area(mm, hint, length);
   return place(mm, hint, length);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One mapping of a process.  The ordered set of them is mm/vma_set.h, their changes mm/vma_ops.h.
+// One mapping of a process.  The ordered set of them is mm/vma_set.h, their changes
+// mm/vma_ops.h.
 //
 // Stands for: struct vm_area_struct (include/linux/mm_types.h, v4.15-6.18).
 #pragma once
@@ -16,29 +17,48 @@ namespace faultline::kernel {
 
 // VM_*, with the kernel's own values where it has them (include/linux/mm.h).
 enum VmFlags : std::uint64_t {
-  VM_NONE = 0, VM_READ = 0x1, VM_WRITE = 0x2, VM_EXEC = 0x4, VM_SHARED = 0x8,
-  VM_MAYREAD = 0x10, VM_MAYWRITE = 0x20, VM_MAYEXEC = 0x40, VM_MAYSHARE = 0x80,
-  VM_GROWSDOWN = 0x100, VM_PFNMAP = 0x400, VM_LOCKED = 0x2000, VM_IO = 0x4000, VM_SEQ_READ = 0x8000,
-  VM_RAND_READ = 0x10000, VM_DONTCOPY = 0x20000, VM_DONTEXPAND = 0x40000,
-  VM_LOCKONFAULT = 0x80000, VM_ACCOUNT = 0x100000, VM_NORESERVE = 0x200000, VM_HUGETLB = 0x400000,
-  VM_WIPEONFORK = 0x2000000, VM_DONTDUMP = 0x4000000, VM_SOFTDIRTY = 0x8000000,
-  VM_MIXEDMAP = 0x10000000, VM_HUGEPAGE = 0x20000000, VM_NOHUGEPAGE = 0x40000000,
+  VM_NONE = 0,
+  VM_READ = 0x1,
+  VM_WRITE = 0x2,
+  VM_EXEC = 0x4,
+  VM_SHARED = 0x8,
+  VM_MAYREAD = 0x10,
+  VM_MAYWRITE = 0x20,
+  VM_MAYEXEC = 0x40,
+  VM_MAYSHARE = 0x80,
+  VM_GROWSDOWN = 0x100,
+  VM_PFNMAP = 0x400,
+  VM_LOCKED = 0x2000,
+  VM_IO = 0x4000,
+  VM_SEQ_READ = 0x8000,
+  VM_RAND_READ = 0x10000,
+  VM_DONTCOPY = 0x20000,
+  VM_DONTEXPAND = 0x40000,
+  VM_LOCKONFAULT = 0x80000,
+  VM_ACCOUNT = 0x100000,
+  VM_NORESERVE = 0x200000,
+  VM_HUGETLB = 0x400000,
+  VM_WIPEONFORK = 0x2000000,
+  VM_DONTDUMP = 0x4000000,
+  VM_SOFTDIRTY = 0x8000000,
+  VM_MIXEDMAP = 0x10000000,
+  VM_HUGEPAGE = 0x20000000,
+  VM_NOHUGEPAGE = 0x40000000,
 };
 // What mmap's PROT_* becomes: the lowest three bits.
 inline constexpr std::uint64_t kVmAccessFlags = VM_READ | VM_WRITE | VM_EXEC;
 // Mappings that never merge or take most advice (VM_SPECIAL).
 inline constexpr std::uint64_t kVmSpecial = VM_IO | VM_DONTEXPAND | VM_PFNMAP | VM_MIXEDMAP;
 
-
 struct Vma {
   VirtAddr start, end;
   std::uint64_t vm_flags = 0;
-  std::uint64_t vm_pgoff = 0;          // anonymous private: start >> page shift at creation
-  AnonVmaRef anon_vma;                 // set by the first fault; a copy shares it
-  std::uint32_t anon_vma_chain = 0;    // 1: own (singular); more after fork
-  bool anonymous = true;               // no file behind it
-  std::string name;                    // "[heap]", "[stack]", a file's name; "" for anonymous
-  std::string anon_name;               // PR_SET_VMA_ANON_NAME
+  std::uint64_t vm_pgoff = 0;        // anonymous private: start >> page shift at creation
+  AnonVmaRef anon_vma;               // set by the first fault; a copy shares it
+  std::uint32_t anon_vma_chain = 0;  // 1: own (singular); more after fork
+  bool anonymous = true;             // no file behind it
+  std::string name;                  // "[heap]", "[stack]", a file's name; "" for anonymous
+  std::string anon_name;             // PR_SET_VMA_ANON_NAME
   PerVmaLock lock;
 
   Vma() = default;
@@ -56,8 +76,8 @@ struct Vma {
   Vma *prev_ = nullptr, *next_ = nullptr;
   Vma *parent_ = nullptr, *left_ = nullptr, *right_ = nullptr;
   std::uint32_t priority_ = 0;
-  std::uint64_t gap_ = 0;              // free bytes below this VMA, down to its neighbour
-  std::uint64_t max_gap_ = 0;          // the largest gap_ in its subtree
+  std::uint64_t gap_ = 0;      // free bytes below this VMA, down to its neighbour
+  std::uint64_t max_gap_ = 0;  // the largest gap_ in its subtree
 };
 
 }  // namespace faultline::kernel

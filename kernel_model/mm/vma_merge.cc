@@ -2,13 +2,15 @@
 //
 // Which neighbours may take a range over, and how they do.
 //
-// Two neighbours are one mapping to the user; the kernel makes them one VMA if nothing tells them
-// apart: flags, file, name, page offset, and the owner of their anonymous pages.  The last has a
-// twist: before 6.16 a range that has been faulted in can't join a neighbour that hasn't (only the
-// other way round), since the neighbour's empty list of owners doesn't pass as "singular".
+// Two neighbours are one mapping to the user; the kernel makes them one VMA if nothing
+// tells them apart: flags, file, name, page offset, and the owner of their anonymous pages.
+// The last has a twist: before 6.16 a range that has been faulted in can't join a neighbour
+// that hasn't (only the other way round), since the neighbour's empty list of owners
+// doesn't pass as "singular".
 //
-// Stands for: vma_merge(), can_vma_merge_before(), can_vma_merge_after(), is_mergeable_anon_vma()
-// (mm/mmap.c, v4.15-6.8; mm/vma.c, v6.12-6.18).  Model: no NUMA policy, no userfaultfd.
+// Stands for: vma_merge(), can_vma_merge_before(), can_vma_merge_after(),
+// is_mergeable_anon_vma() (mm/mmap.c, v4.15-6.8; mm/vma.c, v6.12-6.18).  Model: no NUMA
+// policy, no userfaultfd.
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/vma_ops.h"
@@ -34,13 +36,15 @@ bool owner_allows(const Mm& mm, const Vma& vma, const VmaSpec& spec) {
   return spec.anon_vma == vma.anon_vma;
 }
 
-bool can_join_below(const Mm& mm, const Vma* below, const VmaSpec& spec, unsigned page_shift) {
+bool can_join_below(const Mm& mm, const Vma* below, const VmaSpec& spec,
+                    unsigned page_shift) {
   return below != nullptr && below->end == spec.range.start && same_kind(*below, spec) &&
          below->vm_pgoff + (below->bytes() >> page_shift) == spec.vm_pgoff &&
          owner_allows(mm, *below, spec);
 }
 
-bool can_join_above(const Mm& mm, const Vma* above, const VmaSpec& spec, unsigned page_shift) {
+bool can_join_above(const Mm& mm, const Vma* above, const VmaSpec& spec,
+                    unsigned page_shift) {
   return above != nullptr && above->start == spec.range.end && same_kind(*above, spec) &&
          spec.vm_pgoff + (spec.range.bytes() >> page_shift) == above->vm_pgoff &&
          owner_allows(mm, *above, spec);
@@ -73,7 +77,8 @@ Neighbours mergeable(const Mm& mm, Vma* below, Vma* above, const VmaSpec& spec) 
   return n;
 }
 
-// The order of mmap_region() in 6.1-6.11: above first, and what lies below must suit the result.
+// The order of mmap_region() in 6.1-6.11: above first, and what lies below must suit the
+// result.
 Neighbours mergeable_next_first(const Mm& mm, Vma* below, Vma* above, const VmaSpec& spec) {
   if ((spec.vm_flags & kVmSpecial) != 0) return {};
   const unsigned shift = mm.kernel().profile().geometry.page_shift;

@@ -16,7 +16,8 @@ constexpr std::size_t kChunk = 32;  // VMAs allocated from the host at once
 VmaSet::~VmaSet() = default;
 
 Vma* VmaSet::find(VirtAddr at) const {
-  if (last_hit_ != nullptr && last_hit_->start <= at && at < last_hit_->end) return last_hit_;
+  if (last_hit_ != nullptr && last_hit_->start <= at && at < last_hit_->end)
+    return last_hit_;
   Vma* best = nullptr;
   for (Vma* node = root_; node != nullptr;) {
     if (node->end > at) {
@@ -120,7 +121,8 @@ void VmaSet::insert(Vma& vma) {
   (vma.prev_ != nullptr ? vma.prev_->next_ : first_) = &vma;
   (above != nullptr ? above->prev_ : last_) = &vma;
 
-  // In address order the new node is either its successor's left child or its predecessor's right.
+  // In address order the new node is either its successor's left child or its predecessor's
+  // right.
   vma.left_ = vma.right_ = nullptr;
   vma.gap_ = vma.max_gap_ = 0;
   if (above != nullptr && above->left_ == nullptr) {
@@ -261,7 +263,8 @@ void VmaSet::check() const {
     const std::uint64_t below = before != nullptr ? before->end.v : 0;
     const std::uint64_t begin = start_gap(*vma);
     FAULTLINE_CHECK_EQ(vma->gap_, begin > below ? begin - below : 0);
-    FAULTLINE_CHECK_EQ(vma->max_gap_, std::max({vma->gap_, subtree_gap(vma->left_), subtree_gap(vma->right_)}));
+    FAULTLINE_CHECK_EQ(vma->max_gap_, std::max({vma->gap_, subtree_gap(vma->left_),
+                                                subtree_gap(vma->right_)}));
     if (vma->parent_ != nullptr) FAULTLINE_CHECK(vma->parent_->priority_ >= vma->priority_);
     for (const Vma* child : {vma->left_, vma->right_})
       if (child != nullptr) FAULTLINE_CHECK(child->parent_ == vma);

@@ -2,13 +2,13 @@
 //
 // The VMAs of a process, ordered by address, with the free gaps between them.
 //
-// The idea: a treap (a search tree that random priorities keep balanced) whose nodes know the largest
-// free gap of their subtree, so that finding a VMA, and finding the highest or lowest gap that is
-// large enough, take a walk from the root.  VMAs never move in memory while they live; freed ones are
-// kept for reuse.
+// The idea: a treap (a search tree that random priorities keep balanced) whose nodes know
+// the largest free gap of their subtree, so that finding a VMA, and finding the highest or
+// lowest gap that is large enough, take a walk from the root.  VMAs never move in memory
+// while they live; freed ones are kept for reuse.
 //
-// Stands for: mm_rb with rb_subtree_gap (v4.15-6.0) and the maple tree (v6.1 and later), which give
-// the same answers.
+// Stands for: mm_rb with rb_subtree_gap (v4.15-6.0) and the maple tree (v6.1 and later),
+// which give the same answers.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,12 @@ class VmaSet {
    public:
     explicit Iterator(Vma* at) : at_(at) {}
     Vma& operator*() const { return *at_; }
-    Iterator& operator++() { at_ = at_->next(); return *this; }
+    Iterator& operator++() {
+      at_ = at_->next();
+      return *this;
+    }
     bool operator==(const Iterator&) const = default;
+
    private:
     Vma* at_;
   };
@@ -60,14 +64,16 @@ class VmaSet {
   // Takes it out; it stays alive until `free`.
   void remove(Vma& vma);
   void free(Vma& vma);
-  // Moves the ends of a VMA that is in the set; it stays between its neighbours.  Flags that decide
-  // its guard gap must not change.
+  // Moves the ends of a VMA that is in the set; it stays between its neighbours.  Flags
+  // that decide its guard gap must not change.
   void set_range(Vma& vma, Range range);
 
-  // Lowest and highest start of a free range of `length` bytes within `within`; guard gaps are
-  // respected.  No answer if there is none.
-  [[nodiscard]] std::optional<VirtAddr> lowest_gap(std::uint64_t length, Range within) const;
-  [[nodiscard]] std::optional<VirtAddr> highest_gap(std::uint64_t length, Range within) const;
+  // Lowest and highest start of a free range of `length` bytes within `within`; guard gaps
+  // are respected.  No answer if there is none.
+  [[nodiscard]] std::optional<VirtAddr> lowest_gap(std::uint64_t length,
+                                                   Range within) const;
+  [[nodiscard]] std::optional<VirtAddr> highest_gap(std::uint64_t length,
+                                                    Range within) const;
 
   // vm_start_gap(): where the VMA begins for placement.
   [[nodiscard]] std::uint64_t start_gap(const Vma& vma) const;
@@ -84,10 +90,10 @@ class VmaSet {
   Vma* root_ = nullptr;
   Vma *first_ = nullptr, *last_ = nullptr;
   std::size_t size_ = 0;
-  std::uint32_t random_ = 0x9e3779b9;     // priorities: xorshift
+  std::uint32_t random_ = 0x9e3779b9;  // priorities: xorshift
   mutable Vma* last_hit_ = nullptr;
   std::vector<std::unique_ptr<Vma[]>> chunks_;
-  Vma* free_ = nullptr;                   // linked by next_
+  Vma* free_ = nullptr;  // linked by next_
 };
 
 }  // namespace faultline::kernel

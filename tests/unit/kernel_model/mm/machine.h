@@ -53,15 +53,17 @@ class Machine {
   [[nodiscard]] std::uint64_t page() const { return profile_.geometry.page_size(); }
   [[nodiscard]] const arch::Profile& profile() const { return profile_; }
 
-  // Mappings between program and vdso, as "start-end flags" with start and end in pages from `base`.
+  // Mappings between program and vdso, as "start-end flags" with start and end in pages
+  // from `base`.
   std::vector<std::string> maps(VirtAddr base, std::uint64_t pages) {
     std::vector<std::string> lines;
     const VirtAddr top = base + pages * page();
     for (const Vma& vma : mm().vmas) {
       if (vma.end <= base || top <= vma.start) continue;
-      lines.push_back(std::to_string(static_cast<std::int64_t>(vma.start.v - base.v) / step()) + "-" +
-                      std::to_string(static_cast<std::int64_t>(vma.end.v - base.v) / step()) + " " +
-                      perms(vma));
+      lines.push_back(
+          std::to_string(static_cast<std::int64_t>(vma.start.v - base.v) / step()) + "-" +
+          std::to_string(static_cast<std::int64_t>(vma.end.v - base.v) / step()) + " " +
+          perms(vma));
     }
     return lines;
   }
@@ -89,7 +91,8 @@ class Machine {
 // The calls of one thread, without the arguments that never change.
 struct Thread {
   Thread(Task& t, Machine& m) : task(t), process(m.process()) {}
-  SysResult<VirtAddr> mmap_at(VirtAddr hint, std::uint64_t length, unsigned prot, unsigned flags) {
+  SysResult<VirtAddr> mmap_at(VirtAddr hint, std::uint64_t length, unsigned prot,
+                              unsigned flags) {
     return sys_mmap(task, process, hint, length, prot, flags);
   }
   VirtAddr mmap(std::uint64_t length, unsigned prot = kRw, unsigned flags = kAnon) {
@@ -97,15 +100,17 @@ struct Thread {
     EXPECT_TRUE(result.ok()) << errno_name(result.error());
     return result.value();
   }
-  SysStatus munmap(VirtAddr at, std::uint64_t n) { return sys_munmap(task, process, at, n); }
+  SysStatus munmap(VirtAddr at, std::uint64_t n) {
+    return sys_munmap(task, process, at, n);
+  }
   SysStatus mprotect(VirtAddr at, std::uint64_t n, unsigned prot) {
     return sys_mprotect(task, process, at, n, prot);
   }
   SysStatus madvise(VirtAddr at, std::uint64_t n, Madvise advice) {
     return sys_madvise(task, process, at, n, advice);
   }
-  SysResult<VirtAddr> mremap(VirtAddr at, std::uint64_t old_length, std::uint64_t new_length,
-                             unsigned flags, VirtAddr to = {}) {
+  SysResult<VirtAddr> mremap(VirtAddr at, std::uint64_t old_length,
+                             std::uint64_t new_length, unsigned flags, VirtAddr to = {}) {
     return sys_mremap(task, process, at, old_length, new_length, flags, to);
   }
   VirtAddr brk(VirtAddr to) { return sys_brk(task, process, to); }

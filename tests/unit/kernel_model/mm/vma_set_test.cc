@@ -32,12 +32,14 @@ struct Reference {
     }
     return true;
   }
-  [[nodiscard]] std::optional<std::uint64_t> highest(std::uint64_t n, std::uint64_t lo, std::uint64_t hi) const {
+  [[nodiscard]] std::optional<std::uint64_t> highest(std::uint64_t n, std::uint64_t lo,
+                                                     std::uint64_t hi) const {
     for (std::uint64_t at = hi; at >= lo + n; --at)
       if (open(at - n, at)) return at - n;
     return std::nullopt;
   }
-  [[nodiscard]] std::optional<std::uint64_t> lowest(std::uint64_t n, std::uint64_t lo, std::uint64_t hi) const {
+  [[nodiscard]] std::optional<std::uint64_t> lowest(std::uint64_t n, std::uint64_t lo,
+                                                    std::uint64_t hi) const {
     for (std::uint64_t at = lo; at + n <= hi; ++at)
       if (open(at, at + n)) return at;
     return std::nullopt;
@@ -51,9 +53,15 @@ class Both {
   void step() {
     switch (pick(4)) {
       case 0:
-      case 1: insert(); break;
-      case 2: remove(); break;
-      default: resize(); break;
+      case 1:
+        insert();
+        break;
+      case 2:
+        remove();
+        break;
+      default:
+        resize();
+        break;
     }
     set_.check();
     compare();
@@ -113,13 +121,19 @@ class Both {
     const auto want_low = reference_.lowest(n, lo, hi);
     ASSERT_EQ(highest.has_value(), want_high.has_value());
     ASSERT_EQ(lowest.has_value(), want_low.has_value());
-    if (want_high) { ASSERT_EQ(highest->v, *want_high); }
-    if (want_low) { ASSERT_EQ(lowest->v, *want_low); }
+    if (want_high) {
+      ASSERT_EQ(highest->v, *want_high);
+    }
+    if (want_low) {
+      ASSERT_EQ(lowest->v, *want_low);
+    }
     const std::uint64_t at = pick(kTop);
     const Vma* const below = set_.last_below({at});
     const auto want = reference_.ranges.lower_bound(at);
     ASSERT_EQ(below == nullptr, want == reference_.ranges.begin());
-    if (below != nullptr) { ASSERT_EQ(below->start.v, std::prev(want)->first); }
+    if (below != nullptr) {
+      ASSERT_EQ(below->start.v, std::prev(want)->first);
+    }
   }
 
   std::mt19937 random_;
