@@ -7,6 +7,7 @@
 // through several views, so that any interleaving can be written down.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -212,10 +213,24 @@ class ToyThread {
       os.access(at, kind == Touch::kWrite);
   }
   void set(Addr to, std::uint8_t byte, std::uint64_t n) {
-    for (std::uint64_t i = 0; i < n; ++i) store<std::uint8_t>(to + i, byte);
+    while (n != 0) {
+      const std::uint64_t part = std::min(n, room_in_page(to));
+      os.access(to, true);
+      std::memset(os.window_.host(to), byte, part);
+      to += part;
+      n -= part;
+    }
   }
   void copy(Addr to, Addr from, std::uint64_t n) {
-    for (std::uint64_t i = 0; i < n; ++i) store<std::uint8_t>(to + i, load<std::uint8_t>(from + i));
+    while (n != 0) {
+      const std::uint64_t part = std::min({n, room_in_page(to), room_in_page(from)});
+      os.access(from, false);
+      os.access(to, true);
+      std::memcpy(os.window_.host(to), os.window_.host(from), part);
+      to += part;
+      from += part;
+      n -= part;
+    }
   }
   void cycles(std::uint64_t) {}
 
@@ -267,6 +282,9 @@ class ToyThread {
   ToyProcess& os;
 
  private:
+  [[nodiscard]] std::uint64_t room_in_page(Addr at) const {
+    return os.facts_.page_size - (at & (os.facts_.page_size - 1));
+  }
   ThreadWords words_;
 };
 
