@@ -10,6 +10,13 @@ constexpr unsigned kRatioDecimals = 4;
 
 std::uint64_t kib(std::uint64_t bytes) { return bytes / 1024; }
 
+// VmRSS as /proc/PID/status prints it, which lags behind the pages that are there.
+std::uint64_t shown_rss_pages(kernel::Mm& mm) {
+  const kernel::RssStat& rss = mm.pages().rss_stat();
+  return rss.shown(kernel::RssKind::kAnon) + rss.shown(kernel::RssKind::kFile) +
+         rss.shown(kernel::RssKind::kShmem);
+}
+
 }  // namespace
 
 Measurement::Measurement(kernel::Kernel& kernel, kernel::Process& process)
@@ -40,7 +47,7 @@ void Measurement::add_process(std::vector<Metric>& out) const {
   out.push_back({"minor-faults", Decimal::count(process_.minflt - minflt_)});
   out.push_back({"major-faults", Decimal::count(process_.majflt - majflt_)});
   out.push_back({"max_rss_kib", Decimal::count(kib(mm.hiwater_rss * page))});
-  out.push_back({"rss_kib", Decimal::count(kib(mm.rss() * page))});
+  out.push_back({"rss_kib", Decimal::count(kib(shown_rss_pages(mm) * page))});
   out.push_back({"pgtables_kib", Decimal::count(kib(mm.pages().pgtables_bytes()))});
   out.push_back({"context-switches", Decimal::count(switches)});
 }
