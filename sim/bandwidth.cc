@@ -21,10 +21,18 @@ Duration time_for(Work work, std::uint64_t rate) {
 
 struct SharedBandwidth::Transfer {
   Task* task;
-  std::uint64_t max_rate;
-  Work left;
-  std::uint64_t rate = 0;
+  RateClass* rate_class;
+  Work left;    // while it is not in the class
+  Work mark{};  // while it is: over when the class has served so much
   bool done = false;
+};
+
+struct SharedBandwidth::RateClass {
+  std::uint64_t max_rate;
+  std::uint64_t rate = 0;
+  Work served{};  // to each member, had it been there all the time
+  std::vector<Transfer*>
+      members{};  // by mark, the next to be over last; equal ones by arrival
 };
 
 SharedBandwidth::SharedBandwidth(Engine& engine, std::uint64_t bytes_per_second)
@@ -40,8 +48,9 @@ void SharedBandwidth::transfer(Task& task, std::uint64_t bytes, std::uint64_t ma
   FAULTLINE_CHECK_GT(max_rate, 0u);
   if (bytes == 0) return;
   task.sync();
-  Transfer me{.task = &task, .max_rate = max_rate, .left = Work{bytes} * kPicoseconds};
-  if (active_.empty()) {  // alone, and nobody will come meanwhile?
+  Transfer me{
+      .task = &task, .rate_class = &class_of(max_rate), .left = Work{bytes} * kPicoseconds};
+  if (active_ == 0) {  // alone, and nobody will come meanwhile?
     const Duration alone = time_for(me.left, std::min(max_rate, capacity_));
     if (engine_->nobody_due_until(task.now() + alone)) {
       task.charge(alone);
@@ -61,18 +70,33 @@ void SharedBandwidth::transfer(Task& task, std::uint64_t bytes, std::uint64_t ma
   }
 }
 
+SharedBandwidth::RateClass& SharedBandwidth::class_of(std::uint64_t max_rate) {
+  auto place = classes_.begin();
+  while (place != classes_.end() && (*place)->max_rate < max_rate) ++place;
+  if (place == classes_.end() || (*place)->max_rate != max_rate)
+    place = classes_.insert(place,
+                            std::make_unique<RateClass>(RateClass{.max_rate = max_rate}));
+  return **place;
+}
+
 void SharedBandwidth::join(Transfer& transfer) {
   advance();
-  const auto place = std::upper_bound(
-      active_.begin(), active_.end(), &transfer,
-      [](const Transfer* a, const Transfer* b) { return a->max_rate < b->max_rate; });
-  active_.insert(place, &transfer);
+  RateClass& c = *transfer.rate_class;
+  transfer.mark = c.served + transfer.left;
+  const auto place = std::lower_bound(
+      c.members.begin(), c.members.end(), &transfer,
+      [](const Transfer* a, const Transfer* b) { return a->mark > b->mark; });
+  c.members.insert(place, &transfer);
+  ++active_;
   share_out();
 }
 
 void SharedBandwidth::leave(Transfer& transfer) {
   advance();
-  active_.erase(std::find(active_.begin(), active_.end(), &transfer));
+  RateClass& c = *transfer.rate_class;
+  transfer.left = transfer.mark - c.served;
+  c.members.erase(std::find(c.members.begin(), c.members.end(), &transfer));
+  --active_;
   share_out();
 }
 
@@ -81,33 +105,27 @@ void SharedBandwidth::advance() {
   const std::int64_t elapsed = (engine_->now() - advanced_to_).count_ps();
   advanced_to_ = engine_->now();
   if (elapsed == 0) return;
-  for (Transfer* t : active_) t->left -= Work{t->rate} * elapsed;
+  for (const auto& c : classes_)
+    if (!c->members.empty()) c->served += Work{c->rate} * elapsed;
 }
 
 // New rates, and an event when the first transfer will be over.
 void SharedBandwidth::share_out() {
   if (completion_due_) engine_->cancel(completion_);
-  completion_due_ = !active_.empty();
-  if (active_.empty()) return;
+  completion_due_ = active_ > 0;
+  if (active_ == 0) return;
 
   std::uint64_t capacity = capacity_;
-  std::uint64_t share = 0;  // of those that could use more; 0 while all so far have their top rate
+  std::size_t hungry = active_;  // those that have no rate yet
   Duration first = Duration::ps(INT64_MAX);
-  for (std::size_t i = 0; i < active_.size();) {
-    if (share == 0) {
-      const std::uint64_t equal = std::max<std::uint64_t>(capacity / (active_.size() - i), 1);
-      if (active_[i]->max_rate > equal) share = equal;
-    }
-    const std::uint64_t rate = share != 0 ? share : active_[i]->max_rate;
-    Work least = active_[i]->left;
-    std::size_t end = i;
-    for (; end < active_.size() && (share != 0 || active_[end]->max_rate == rate); ++end) {
-      active_[end]->rate = rate;
-      least = std::min(least, active_[end]->left);
-    }
-    capacity -= std::min(capacity, rate * (end - i));
-    first = std::min(first, time_for(std::max<Work>(least, 0), rate));
-    i = end;
+  for (const auto& c : classes_) {
+    if (c->members.empty()) continue;
+    const std::uint64_t share = std::max<std::uint64_t>(capacity / hungry, 1);
+    c->rate = std::min(c->max_rate, share);
+    capacity -= std::min(capacity, c->rate * c->members.size());
+    hungry -= c->members.size();
+    const Work least = c->members.back()->mark - c->served;
+    first = std::min(first, time_for(std::max<Work>(least, 0), c->rate));
   }
   completion_ = engine_->at(engine_->now() + first, [this] { complete(); });
 }
@@ -115,13 +133,14 @@ void SharedBandwidth::share_out() {
 void SharedBandwidth::complete() {
   completion_due_ = false;
   advance();
-  const auto over = [](const Transfer* t) { return t->left <= 0; };
-  for (Transfer* t : active_)
-    if (over(t)) {
-      t->done = true;
-      engine_->wake(*t->task, engine_->now());
+  for (const auto& c : classes_)
+    while (!c->members.empty() && c->members.back()->mark <= c->served) {
+      Transfer& over = *c->members.back();
+      c->members.pop_back();
+      --active_;
+      over.done = true;
+      engine_->wake(*over.task, engine_->now());
     }
-  active_.erase(std::remove_if(active_.begin(), active_.end(), over), active_.end());
   share_out();
 }
 

@@ -7,7 +7,8 @@
 
 namespace faultline::check {
 
-void fail(const char* file, int line, std::string_view expression, std::string_view details) {
+void fail(const char* file, int line, std::string_view expression,
+          std::string_view details) {
   std::fprintf(stderr, "%s:%d: check failed: %.*s", file, line,
                static_cast<int>(expression.size()), expression.data());
   if (!details.empty())
@@ -17,8 +18,12 @@ void fail(const char* file, int line, std::string_view expression, std::string_v
   std::abort();
 }
 
-std::string text(Duration d) { return std::to_string(d.count_ps()) + " ps"; }
-std::string text(Time t) { return "t=" + text(t.since_start()); }
+std::string text(Duration d) {
+  return std::to_string(d.count_ps()) + " ps";
+}
+std::string text(Time t) {
+  return "t=" + text(t.since_start());
+}
 
 std::string pointer_text(const void* p) {
   char buffer[32];

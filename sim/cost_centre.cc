@@ -6,16 +6,23 @@ namespace faultline {
 
 std::string_view name_of(TaskState state) {
   switch (state) {
-    case TaskState::kRunning: return "running";
-    case TaskState::kSpinning: return "spinning";
-    case TaskState::kLockWait: return "lock wait";
-    case TaskState::kRunnable: return "runnable";
-    case TaskState::kSleeping: return "sleeping";
+    case TaskState::kRunning:
+      return "running";
+    case TaskState::kSpinning:
+      return "spinning";
+    case TaskState::kLockWait:
+      return "lock wait";
+    case TaskState::kRunnable:
+      return "runnable";
+    case TaskState::kSleeping:
+      return "sleeping";
   }
   return "?";
 }
 
-CentreTree::CentreTree() { nodes_.push_back(Node{.centre = nullptr, .parent = nullptr, .kernel = false}); }
+CentreTree::CentreTree() {
+  nodes_.push_back(Node{.centre = nullptr, .parent = nullptr, .kernel = false});
+}
 
 CentreTree::Node* CentreTree::find_child(Node* parent, const Centre& centre) {
   for (Node* n : parent->children)

@@ -2,10 +2,11 @@
 //
 // Attribution: where each virtual picosecond of each task went.
 //
-// A task always stands at one node of one tree.  A node is a stack of cost centres (its path to
-// the root), named as the kernel or the program names its functions; time is added to the node
-// under the state the task was in.  Every report (top stacks, flame graph, user/sys, lock waits)
-// is a view of this tree, and its total is the sum of all tasks' lifetimes.
+// A task always stands at one node of one tree.  A node is a stack of cost centres (its
+// path to the root), named as the kernel or the program names its functions; time is added
+// to the node under the state the task was in.  Every report (top stacks, flame graph,
+// user/sys, lock waits) is a view of this tree, and its total is the sum of all tasks'
+// lifetimes.
 #pragma once
 
 #include <array>
@@ -20,7 +21,13 @@
 namespace faultline {
 
 // What a task is doing with its time.  Running and spinning occupy a CPU; the others don't.
-enum class TaskState : std::uint8_t { kRunning, kSpinning, kLockWait, kRunnable, kSleeping };
+enum class TaskState : std::uint8_t {
+  kRunning,
+  kSpinning,
+  kLockWait,
+  kRunnable,
+  kSleeping
+};
 inline constexpr std::size_t kTaskStates = 5;
 [[nodiscard]] std::string_view name_of(TaskState state);
 
@@ -48,11 +55,14 @@ class CentreTree {
   CentreTree& operator=(const CentreTree&) = delete;
 
   [[nodiscard]] Node* root() { return &nodes_.front(); }
-  [[nodiscard]] const std::deque<Node>& nodes() const { return nodes_; }  // in order of first use
+  [[nodiscard]] const std::deque<Node>& nodes() const {
+    return nodes_;
+  }  // in order of first use
 
   // The child of `parent` for `centre`; made on first use.
   Node* child(Node* parent, const Centre& centre) {
-    if (Node* last = parent->last_child; last != nullptr && last->centre == &centre) return last;
+    if (Node* last = parent->last_child; last != nullptr && last->centre == &centre)
+      return last;
     return find_child(parent, centre);
   }
   // "a;b;c", root left out.

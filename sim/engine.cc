@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's event loop.  There is no loop in one place: whoever has to wait runs events until it
-// is some task's turn and switches to that task.
+// The engine's event loop.  There is no loop in one place: whoever has to wait runs events
+// until it is some task's turn and switches to that task.
 #include "sim/engine.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ struct EventQueue::Callback {
 namespace {
 constexpr int kSequenceBits = 48;
 constexpr int kIndexBits = 20;  // of an EventId: which callback slot; the sequence is above
-// Only daemons did anything for so long while all others were blocked: nobody will wake them.
+// Only daemons did anything for so long while all others were blocked: nobody will wake
+// them.
 constexpr Duration kDaemonsOnlyLimit = Duration::ms(1'000'000);
 }  // namespace
 
@@ -85,7 +86,8 @@ void Engine::post(Task& task, Time when) {
 }
 
 bool Engine::stale(const EventQueue::Entry& entry) {
-  return entry.order != (entry.task != nullptr ? entry.task->entry_order_ : entry.callback->order);
+  return entry.order !=
+         (entry.task != nullptr ? entry.task->entry_order_ : entry.callback->order);
 }
 
 Engine::EventId Engine::at(Time when, std::function<void()> event, int priority) {
@@ -155,8 +157,10 @@ Task* Engine::next_task() {
       task.waiting_ = false;
     }
     task.woken_ = false;
-    if (task.daemon_) check_daemons_only(task);
-    else last_live_ = now_;
+    if (task.daemon_)
+      check_daemons_only(task);
+    else
+      last_live_ = now_;
     return current_ = &task;
   }
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The discrete-event engine: tasks on CPUs in virtual time, ordered by (time, priority, sequence).
-// No globals: several engines can live in one process.
+// The discrete-event engine: tasks on CPUs in virtual time, ordered by (time, priority,
+// sequence). No globals: several engines can live in one process.
 //
-// The one idea: `horizon_` is the earliest time at which anything but the running task is due.
-// A task that is before it may go on; one that isn't puts itself into the event queue and switches
-// straight to the fiber of the task that comes first.
+// The one idea: `horizon_` is the earliest time at which anything but the running task is
+// due. A task that is before it may go on; one that isn't puts itself into the event queue
+// and switches straight to the fiber of the task that comes first.
 //
-// Model (kernel/sched): a task is woken on its previous CPU if that is idle, else on an idle CPU of
-// the same node, else on the nearest idle CPU, else it joins the shortest queue.  A CPU that would
-// go idle takes a task from the longest queue.  A queue takes turns; no wake-up preemption, no
-// priorities, no affinity, and no balancing beyond that.
+// Model (kernel/sched): a task is woken on its previous CPU if that is idle, else on an
+// idle CPU of the same node, else on the nearest idle CPU, else it joins the shortest
+// queue.  A CPU that would go idle takes a task from the longest queue.  A queue takes
+// turns; no wake-up preemption, no priorities, no affinity, and no balancing beyond that.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@ class FiberHost;
 
 // What the engine knows of the machine.
 struct MachineShape {
-  std::vector<int> node_of_cpu;                  // one entry a CPU; nodes from 0
-  std::vector<std::vector<int>> node_distance;   // SLIT; may be empty with one node
+  std::vector<int> node_of_cpu;                 // one entry a CPU; nodes from 0
+  std::vector<std::vector<int>> node_distance;  // SLIT; may be empty with one node
 };
 
 struct SchedCosts {
-  Duration slice = Duration::ms(4);              // of a task that shares its CPU
-  Duration timer_slack = Duration::us(50);       // added to every sleep (PR_SET_TIMERSLACK)
-  Duration context_switch{};                     // charged to the task switched to
-  Duration wakeup{};                             // charged to the waker (try_to_wake_up)
-  Duration wakeup_latency{};                     // from wake to running on an idle CPU
+  Duration slice = Duration::ms(4);         // of a task that shares its CPU
+  Duration timer_slack = Duration::us(50);  // added to every sleep (PR_SET_TIMERSLACK)
+  Duration context_switch{};                // charged to the task switched to
+  Duration wakeup{};                        // charged to the waker (try_to_wake_up)
+  Duration wakeup_latency{};                // from wake to running on an idle CPU
 };
 
 class Engine {
@@ -53,52 +53,57 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Starts a task at `start` (not before now()); it is put on a CPU as a wake-up would, near the
-  // task that calls this.
+  // Starts a task at `start` (not before now()); it is put on a CPU as a wake-up would,
+  // near the task that calls this.
   Task& spawn(std::string name, std::function<void(Task&)> body, Time start);
   Task& spawn(std::string name, std::function<void(Task&)> body) {
     return spawn(std::move(name), std::move(body), now());
   }
 
-  // A function to run at `when` in engine context (no task); order of equal times is by priority,
-  // lower first, then by call.  It may wake tasks but not block.
+  // A function to run at `when` in engine context (no task); order of equal times is by
+  // priority, lower first, then by call.  It may wake tasks but not block.
   using EventId = std::uint64_t;
   EventId at(Time when, std::function<void()> event, int priority = 0);
   // Does nothing if the event has run or was cancelled.
   void cancel(EventId id);
 
-  // Runs until every task that is not a daemon has finished.  A deadlock (tasks blocked, nothing
-  // to happen) is our bug or the workload's: aborts with who waits for what.  An exception that a
-  // task's body lets out ends the run and is thrown again here.
+  // Runs until every task that is not a daemon has finished.  A deadlock (tasks blocked,
+  // nothing to happen) is our bug or the workload's: aborts with who waits for what.  An
+  // exception that a task's body lets out ends the run and is thrown again here.
   void run();
   // Daemons (khugepaged, kswapd) don't keep run() going.
   void set_daemon(Task& task);
-  // Ends the tasks that are left (daemons) by unwinding their stacks.  Call it while what they hold
-  // still lives.  They must not block on the way out.
+  // Ends the tasks that are left (daemons) by unwinding their stacks.  Call it while what
+  // they hold still lives.  They must not block on the way out.
   void stop();
 
   [[nodiscard]] Time now() const { return current_ != nullptr ? current_->now_ : now_; }
   // The task being run; null in engine context.
   [[nodiscard]] Task* current() const { return current_; }
 
-  // Makes a blocked, sleeping or spinning task continue at `when` or later (wake-up latency, wait
-  // for a CPU).  From a task: charges SchedCosts::wakeup to it if the woken one was off its CPU.
+  // Makes a blocked, sleeping or spinning task continue at `when` or later (wake-up
+  // latency, wait for a CPU).  From a task: charges SchedCosts::wakeup to it if the woken
+  // one was off its CPU.
   void wake(Task& task, Time when);
 
-  // Tells `watcher` when `task` leaves or regains a CPU, until unwatch.  Called in the middle of
-  // scheduling: it may wake tasks, nothing else.
+  // Tells `watcher` when `task` leaves or regains a CPU, until unwatch.  Called in the
+  // middle of scheduling: it may wake tasks, nothing else.
   void watch(Task& task, CpuWatcher& watcher);
   void unwatch(Task& task, CpuWatcher& watcher);
-  [[nodiscard]] bool on_cpu(const Task& task) const { return task.phase_ == Task::Phase::kOnCpu; }
+  [[nodiscard]] bool on_cpu(const Task& task) const {
+    return task.phase_ == Task::Phase::kOnCpu;
+  }
   // Another task waits for this task's CPU and its slice is over.
   [[nodiscard]] bool need_resched(const Task& task) const {
-    return !cpus_[static_cast<std::size_t>(task.cpu_)].queue.empty() && task.now_ >= task.slice_end_;
+    return !cpus_[static_cast<std::size_t>(task.cpu_)].queue.empty() &&
+           task.now_ >= task.slice_end_;
   }
   // Gives the CPU to the next in its queue.  For a running task that found need_resched.
   void preempt(Task& task);
 
-  // The running task stays on its CPU until `until`, until a wake, or, if asked for, until another
-  // task should have the CPU; booked as `state`.  The caller finds out which by looking.
+  // The running task stays on its CPU until `until`, until a wake, or, if asked for, until
+  // another task should have the CPU; booked as `state`.  The caller finds out which by
+  // looking.
   enum class OnResched : bool { kStay, kStop };
   void stay(Task& task, TaskState state, Time until, OnResched on_resched);
 
@@ -171,16 +176,16 @@ class Engine {
 
   std::vector<Cpu> cpus_;
   int idle_cpus_ = 0;
-  std::size_t queued_ = 0;                         // tasks in all CPUs' queues
+  std::size_t queued_ = 0;  // tasks in all CPUs' queues
   std::vector<std::vector<int>> cpus_of_node_;
   std::vector<std::vector<int>> nodes_by_distance_;  // from each node, itself first
 
   std::unique_ptr<FiberHost> fibers_;
   std::unique_ptr<Fiber> main_;
   std::vector<std::unique_ptr<Task>> tasks_;
-  std::size_t live_ = 0;          // unfinished tasks that are not daemons
-  Time last_live_;                // when one of them ran last
-  std::size_t asleep_live_ = 0;   // of them: blocked with an entry, so something will happen
+  std::size_t live_ = 0;         // unfinished tasks that are not daemons
+  Time last_live_;               // when one of them ran last
+  std::size_t asleep_live_ = 0;  // of them: blocked with an entry, so something will happen
   std::exception_ptr failure_;
   bool stopping_ = false;
 };

@@ -3,8 +3,8 @@
 // What is to happen, in order of (time, priority, sequence).
 //
 // A 4-ary heap: shallower than a binary one, and the four children lie in two cache lines.
-// Nothing is ever removed from the middle; an entry that is no longer wanted is recognised by its
-// target when it comes to the top (lazy cancel).
+// Nothing is ever removed from the middle; an entry that is no longer wanted is recognised
+// by its target when it comes to the top (lazy cancel).
 #pragma once
 
 #include <cstddef>

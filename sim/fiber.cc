@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boost.Context fibers with pooled stacks and the annotations AddressSanitizer wants.
 //
-// This file itself is built without its instrumentation (see CMakeLists.txt): a fiber's last switch
-// gives its fake stack back, and then the frames that are still to return mustn't lie there.
+// This file itself is built without its instrumentation (see CMakeLists.txt): a fiber's
+// last switch gives its fake stack back, and then the frames that are still to return
+// mustn't lie there.
 #include "sim/fiber.h"
 
 #include <boost/context/preallocated.hpp>
@@ -21,7 +22,8 @@ namespace faultline {
 namespace {
 
 #ifdef FAULTLINE_ASAN
-constexpr std::size_t kStackBytes = 1024 * 1024;  // red zones make frames several times larger
+constexpr std::size_t kStackBytes =
+    1024 * 1024;  // red zones make frames several times larger
 void before_switch(void** fake_stack, const void* bottom, std::size_t bytes) {
   __sanitizer_start_switch_fiber(fake_stack, bottom, bytes);
 }
@@ -38,7 +40,8 @@ void after_switch(void*, const void**, std::size_t*) {}
 void forget_frames(const void*, std::size_t) {}
 #endif
 
-// Boost releases a stack while the fiber's last frame is still being left; the pool does it later.
+// Boost releases a stack while the fiber's last frame is still being left; the pool does it
+// later.
 struct KeepStack {
   void deallocate(boost::context::stack_context&) noexcept {}
 };

@@ -2,13 +2,14 @@
 //
 // Stackful coroutines that switch to one another directly.
 //
-// A fiber is a stack with a function on it.  `switch_to` leaves this one where it is and goes on
-// with another; there is no scheduler in between.  Stacks have a guard page and are pooled, since
-// mapping one costs as much as hundreds of switches.  Under AddressSanitizer each switch is
-// announced to it, so that exceptions inside a fiber and use-after-return checks work.
+// A fiber is a stack with a function on it.  `switch_to` leaves this one where it is and
+// goes on with another; there is no scheduler in between.  Stacks have a guard page and are
+// pooled, since mapping one costs as much as hundreds of switches.  Under AddressSanitizer
+// each switch is announced to it, so that exceptions inside a fiber and use-after-return
+// checks work.
 //
-// Rules: an exception must not leave a fiber, and no switch may happen inside a catch block (the
-// C++ runtime keeps caught exceptions per host thread, not per fiber).
+// Rules: an exception must not leave a fiber, and no switch may happen inside a catch block
+// (the C++ runtime keeps caught exceptions per host thread, not per fiber).
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -64,7 +65,7 @@ class Fiber {
 
   FiberHost& host_;
   Body body_;
-  boost::context::fiber context_;        // where it stands; empty while it runs or when over
+  boost::context::fiber context_;  // where it stands; empty while it runs or when over
   boost::context::stack_context stack_;  // sp is null for the program's own stack
   void* fake_stack_ = nullptr;           // AddressSanitizer's, while switched away
   const void* stack_bottom_ = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A histogram with buckets that grow with the value: each power of two is split into 16, so a
-// bucket is never wider than 1/16 of its values.  Values below 32 are counted exactly.
+// A histogram with buckets that grow with the value: each power of two is split into 16, so
+// a bucket is never wider than 1/16 of its values.  Values below 32 are counted exactly.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,8 @@ class Histogram {
   [[nodiscard]] std::uint64_t min() const { return count_ == 0 ? 0 : min_; }
   [[nodiscard]] std::uint64_t max() const { return max_; }
 
-  // The smallest bucket end (or max, if that is less) that `part` of `whole` values don't exceed:
-  // at_most(99, 100) is the 99th percentile.
+  // The smallest bucket end (or max, if that is less) that `part` of `whole` values don't
+  // exceed: at_most(99, 100) is the 99th percentile.
   [[nodiscard]] std::uint64_t at_most(std::uint64_t part, std::uint64_t whole) const;
   // Those that hold anything, in order of value.
   [[nodiscard]] std::vector<Bucket> buckets() const;

@@ -7,8 +7,8 @@
 namespace faultline {
 
 struct LockCosts {
-  Duration atomic{};        // one uncontended atomic operation (acquire, or release)
-  Duration handover{};      // cache-line transfer to the next owner of a contended lock
+  Duration atomic{};    // one uncontended atomic operation (acquire, or release)
+  Duration handover{};  // cache-line transfer to the next owner of a contended lock
 };
 
 }  // namespace faultline

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known of a lock class after a run: the figures of /proc/lock_stat, and who waited for
-// whom.  Locks of one class (every page-table lock, every VMA lock) share one entry.
+// What is known of a lock class after a run: the figures of /proc/lock_stat, and who waited
+// for whom.  Locks of one class (every page-table lock, every VMA lock) share one entry.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +36,12 @@ struct LockStats {
     }
   };
   Side write, read;
-  [[nodiscard]] Side& side(LockMode mode) { return mode == LockMode::kWrite ? write : read; }
+  [[nodiscard]] Side& side(LockMode mode) {
+    return mode == LockMode::kWrite ? write : read;
+  }
 
-  // "waiter's place waited so long while holder's place held it": places are attribution nodes
-  // at the time of the wait's start.
+  // "waiter's place waited so long while holder's place held it": places are attribution
+  // nodes at the time of the wait's start.
   struct Blame {
     const CentreTree::Node* waiter;
     LockMode waiter_mode;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Locks in virtual time: the queued spinlock, the sleeping mutex (which is the user's futex lock,
-// too) and the reader-writer semaphore.  Each operation is a shared effect: it synchronises first.
-// Costs of the uncontended operation are the caller's LockCosts.
+// Locks in virtual time: the queued spinlock, the sleeping mutex (which is the user's futex
+// lock, too) and the reader-writer semaphore.  Each operation is a shared effect: it
+// synchronises first. Costs of the uncontended operation are the caller's LockCosts.
 #pragma once
 
 #include "sim/mutex.h"      // IWYU pragma: export

@@ -6,7 +6,9 @@
 
 namespace faultline {
 
-Mutex::~Mutex() { FAULTLINE_CHECK(waiters_.empty()); }
+Mutex::~Mutex() {
+  FAULTLINE_CHECK(waiters_.empty());
+}
 
 void Mutex::wait(Task& task) {
   FAULTLINE_CHECK_NE(owner_, &task);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A mutex whose waiters sleep and get it in order of arrival: the one who unlocks hands it over.
+// A mutex whose waiters sleep and get it in order of arrival: the one who unlocks hands it
+// over.
 //
-// Model: no optimistic spinning and no stealing; a waiter owns the lock from the hand-over on, while
-// it is still on its way to a CPU.
+// Model: no optimistic spinning and no stealing; a waiter owns the lock from the hand-over
+// on, while it is still on its way to a CPU.
 #pragma once
 
 #include "sim/engine.h"
@@ -24,8 +25,10 @@ class Mutex {
 
   void lock(Task& task) {
     task.sync();
-    if (owner_ != nullptr) [[unlikely]] wait(task);
-    else own(task, task.now());
+    if (owner_ != nullptr) [[unlikely]]
+      wait(task);
+    else
+      own(task, task.now());
     ++stats_->write.acquired;
     task.charge(costs_.atomic);
   }
@@ -43,8 +46,10 @@ class Mutex {
     task.charge(costs_.atomic);
     task.sync();
     stats_->write.held(task.now() - held_since_);
-    if (owner_ != &task || !waiters_.empty()) [[unlikely]] hand_over(task);
-    else owner_ = nullptr;
+    if (owner_ != &task || !waiters_.empty()) [[unlikely]]
+      hand_over(task);
+    else
+      owner_ = nullptr;
   }
   [[nodiscard]] Task* owner() const { return owner_; }
 

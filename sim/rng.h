@@ -2,9 +2,10 @@
 //
 // Random numbers that are the same on every host.
 //
-// A stream is a key made of a seed and a name; its n-th number is a function of key and n alone
-// (SplitMix64's finaliser over a Weyl sequence).  So one more consumer doesn't shift the numbers
-// of the others.  The distributions are ours, since those of std:: differ between libraries.
+// A stream is a key made of a seed and a name; its n-th number is a function of key and n
+// alone (SplitMix64's finaliser over a Weyl sequence).  So one more consumer doesn't shift
+// the numbers of the others.  The distributions are ours, since those of std:: differ
+// between libraries.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,9 @@ class Rng {
     return hi - lo == UINT64_MAX ? next() : lo + below(hi - lo + 1);
   }
   // True in `of_times` out of `in_all` cases.
-  bool chance(std::uint64_t of_times, std::uint64_t in_all) { return below(in_all) < of_times; }
+  bool chance(std::uint64_t of_times, std::uint64_t in_all) {
+    return below(in_all) < of_times;
+  }
 
  private:
   __extension__ using Wide = unsigned __int128;

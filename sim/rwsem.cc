@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both generations of the rwsem share: holders, the wait queue, who is woken by a release.
+// What both generations of the rwsem share: holders, the wait queue, who is woken by a
+// release.
 #include "sim/rwsem.h"
 
 #include <algorithm>
@@ -18,7 +19,8 @@ constexpr std::size_t kMaxReadersWakeup = 256;
 
 }  // namespace
 
-// The record of one contended operation: who is in the way when it starts, how long it takes.
+// The record of one contended operation: who is in the way when it starts, how long it
+// takes.
 struct RwSem::Contention {
   Contention(RwSem& sem, Task& waiting, LockMode waiting_for)
       : stats(*sem.stats_), task(waiting), mode(waiting_for), start(waiting.now()) {
@@ -54,7 +56,9 @@ struct RwSem::Contention {
   LockMode holder_mode = LockMode::kWrite;
 };
 
-RwSem::~RwSem() { FAULTLINE_CHECK(waiters_.empty() && osq_.empty()); }
+RwSem::~RwSem() {
+  FAULTLINE_CHECK(waiters_.empty() && osq_.empty());
+}
 
 bool RwSem::held_for_read_by(const Task& task) const {
   return std::any_of(readers_.begin(), readers_.end(),
@@ -80,15 +84,19 @@ void RwSem::leave_as_reader(Task& task) {
 void RwSem::down_read_contended(Task& task) {
   const Contention record(*this, task, LockMode::kRead);
   const Scope scope(task, rules_ == RwSemRules::k4_15 ? kReadFailed : kReadSlowpath);
-  if (rules_ == RwSemRules::k4_15) read_slowpath_4_15(task);
-  else read_slowpath_5_3(task);
+  if (rules_ == RwSemRules::k4_15)
+    read_slowpath_4_15(task);
+  else
+    read_slowpath_5_3(task);
 }
 
 void RwSem::down_write_contended(Task& task) {
   const Contention record(*this, task, LockMode::kWrite);
   const Scope scope(task, rules_ == RwSemRules::k4_15 ? kWriteFailed : kWriteSlowpath);
-  if (rules_ == RwSemRules::k4_15) write_slowpath_4_15(task);
-  else write_slowpath_5_3(task);
+  if (rules_ == RwSemRules::k4_15)
+    write_slowpath_4_15(task);
+  else
+    write_slowpath_5_3(task);
   FAULTLINE_CHECK_EQ(writer_, &task);
 }
 
@@ -123,8 +131,8 @@ void RwSem::mark_wake(Task& waker, Wake type) {
   grant_readers(waker);
 }
 
-// Readers leave the queue for the inside: those before the first writer (4.15), or up to 256 wherever
-// they are (5.3).
+// Readers leave the queue for the inside: those before the first writer (4.15), or up to
+// 256 wherever they are (5.3).
 void RwSem::grant_readers(Task& waker) {
   const bool consecutive = rules_ == RwSemRules::k4_15;
   std::vector<Waiter*> granted, left;

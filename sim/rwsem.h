@@ -3,16 +3,20 @@
 // The kernel's reader-writer semaphore (mmap_lock), by the rules of two kernel generations.
 //
 // The rules decide who gets the lock and who sleeps, and with that how convoys form:
-//   k4_15  Readers behind any waiter queue.  A release wakes the head of the queue: the readers up
-//          to the first writer, or one writer, which must then grab the lock itself while others
-//          may take it first.  Writers spin only on a writer that is on a CPU.  No handoff.
-//   k5_3   All queued readers are woken together when a reader is at the head.  A reader may pass
-//          queued writers if no other reader is inside.  Writers spin on readers, too, for 10-25 us.
-//          A writer that waited more than 4 ms has the lock handed to it.
+//   k4_15  Readers behind any waiter queue.  A release wakes the head of the queue: the
+//   readers up
+//          to the first writer, or one writer, which must then grab the lock itself while
+//          others may take it first.  Writers spin only on a writer that is on a CPU.  No
+//          handoff.
+//   k5_3   All queued readers are woken together when a reader is at the head.  A reader
+//   may pass
+//          queued writers if no other reader is inside.  Writers spin on readers, too, for
+//          10-25 us. A writer that waited more than 4 ms has the lock handed to it.
 //
-// Stands for: kernel/locking/rwsem.c with rwsem-xadd.c (v4.15), kernel/locking/rwsem.c (v5.14-6.12;
-// the readers' optimistic spinning of v5.3-5.10 is left out).  Model: each operation is one step,
-// so nobody gets in between a release and the wake-ups it does; the 4 ms are not rounded to jiffies.
+// Stands for: kernel/locking/rwsem.c with rwsem-xadd.c (v4.15), kernel/locking/rwsem.c
+// (v5.14-6.12; the readers' optimistic spinning of v5.3-5.10 is left out).  Model: each
+// operation is one step, so nobody gets in between a release and the wake-ups it does; the
+// 4 ms are not rounded to jiffies.
 #pragma once
 
 #include <vector>
@@ -36,8 +40,10 @@ class RwSem final : private CpuWatcher {
 
   void down_read(Task& task) {
     task.sync();
-    if (readers_may_enter()) [[likely]] enter_as_reader(task, task.now());
-    else down_read_contended(task);
+    if (readers_may_enter()) [[likely]]
+      enter_as_reader(task, task.now());
+    else
+      down_read_contended(task);
     ++stats_->read.acquired;
     task.charge(costs_.atomic);
   }
@@ -53,12 +59,15 @@ class RwSem final : private CpuWatcher {
     task.charge(costs_.atomic);
     task.sync();
     leave_as_reader(task);
-    if (readers_.empty() && !quiet()) [[unlikely]] released(task);
+    if (readers_.empty() && !quiet()) [[unlikely]]
+      released(task);
   }
   void down_write(Task& task) {
     task.sync();
-    if (is_unlocked()) [[likely]] own(task);
-    else down_write_contended(task);
+    if (is_unlocked()) [[likely]]
+      own(task);
+    else
+      down_write_contended(task);
     ++stats_->write.acquired;
     task.charge(costs_.atomic);
   }
@@ -76,7 +85,8 @@ class RwSem final : private CpuWatcher {
     disown(task);
     owner_ = Owner::kNone;
     nonspinnable_ = false;
-    if (!quiet()) [[unlikely]] released(task);
+    if (!quiet()) [[unlikely]]
+      released(task);
   }
   void downgrade_write(Task& task);
 
@@ -104,7 +114,9 @@ class RwSem final : private CpuWatcher {
     return waiters_.empty() && osq_.empty() && handoff_spinner_ == nullptr;
   }
   // The fast paths' conditions are the same under both rules.
-  [[nodiscard]] bool readers_may_enter() const { return writer_ == nullptr && waiters_.empty(); }
+  [[nodiscard]] bool readers_may_enter() const {
+    return writer_ == nullptr && waiters_.empty();
+  }
   [[nodiscard]] bool is_unlocked() const { return !is_locked() && waiters_.empty(); }
 
   void own(Task& task);
@@ -156,13 +168,13 @@ class RwSem final : private CpuWatcher {
 
   Task* writer_ = nullptr;
   Time write_since_;
-  std::vector<Reader> readers_;    // who is inside, by time of entry
-  std::vector<Waiter*> waiters_;   // by arrival
+  std::vector<Reader> readers_;   // who is inside, by time of entry
+  std::vector<Waiter*> waiters_;  // by arrival
   Owner owner_ = Owner::kNone;
-  bool nonspinnable_ = false;      // 5.3: spinning on these readers took too long
-  bool handoff_ = false;           // 5.3: only the first waiter may take the lock
+  bool nonspinnable_ = false;  // 5.3: spinning on these readers took too long
+  bool handoff_ = false;       // 5.3: only the first waiter may take the lock
 
-  std::vector<Spinner*> osq_;      // the first one spins on the owner, the others on their turn
+  std::vector<Spinner*> osq_;  // the first one spins on the owner, the others on their turn
   Spinner* handoff_spinner_ = nullptr;
 };
 

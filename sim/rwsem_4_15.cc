@@ -33,8 +33,8 @@ void RwSem::write_slowpath_4_15(Task& task) {
   own(task);
 }
 
-// Stands for: rwsem_can_spin_on_owner().  The owner field says "readers" from the first reader's
-// entry until a writer comes, also while the lock is free.
+// Stands for: rwsem_can_spin_on_owner().  The owner field says "readers" from the first
+// reader's entry until a writer comes, also while the lock is free.
 bool RwSem::can_spin_4_15(const Task& task) const {
   if (engine_->need_resched(task)) return false;
   if (owner_ == Owner::kWriter) return engine_->on_cpu(*writer_);

@@ -13,7 +13,8 @@ constexpr Duration kWaitTimeout = Duration::ms(4);  // RWSEM_WAIT_TIMEOUT
 
 // rwsem_rspin_threshold(): 10 us and half a microsecond a reader, up to 30 of them.
 Duration reader_spin_limit(std::size_t readers) {
-  return Duration::ns(500) * (20 + static_cast<std::int64_t>(std::min<std::size_t>(readers, 30)));
+  return Duration::ns(500) *
+         (20 + static_cast<std::int64_t>(std::min<std::size_t>(readers, 30)));
 }
 
 }  // namespace
@@ -60,7 +61,8 @@ void RwSem::cond_wake_waiter(Task& task) {
   mark_wake(task, readers_.empty() ? Wake::kAny : Wake::kReaders);
 }
 
-// Stands for: rwsem_try_write_lock(): takes the lock from within the queue, or asks for the handoff.
+// Stands for: rwsem_try_write_lock(): takes the lock from within the queue, or asks for the
+// handoff.
 bool RwSem::try_write_lock_5_3(Task& task, Waiter& waiter) {
   Waiter& first = *waiters_.front();
   if (handoff_ && first.handoff_set && &first != &waiter) return false;
@@ -79,8 +81,8 @@ bool RwSem::waits_too_long(const Task& task, const Waiter& waiter) const {
   return task.now() - waiter.since > kWaitTimeout;
 }
 
-// The handoff is set for this writer: it spins on an owner that is a writer, and takes the lock
-// when that one leaves.
+// The handoff is set for this writer: it spins on an owner that is a writer, and takes the
+// lock when that one leaves.
 void RwSem::spin_for_handoff(Task& task, Waiter& waiter) {
   Spinner me{.task = &task};
   handoff_spinner_ = &me;

@@ -19,7 +19,7 @@ struct RwSem::Waiter {
 // Spinning, in the OSQ or on the owner.
 struct RwSem::Spinner {
   Task* task;
-  bool waiting = false;      // until it is notified
+  bool waiting = false;  // until it is notified
 };
 
 }  // namespace faultline

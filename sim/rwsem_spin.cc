@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimistic spinning, as both generations of the rwsem do it: one task at a time spins on the
-// owner, the others queue for that place (the OSQ).
-// Stands for: rwsem_spin_on_owner(), kernel/locking/osq_lock.c (v4.15-6.12).  Model: a spinner
-// that waits is told of a change one cache-line transfer later instead of polling.
+// Optimistic spinning, as both generations of the rwsem do it: one task at a time spins on
+// the owner, the others queue for that place (the OSQ). Stands for: rwsem_spin_on_owner(),
+// kernel/locking/osq_lock.c (v4.15-6.12).  Model: a spinner that waits is told of a change
+// one cache-line transfer later instead of polling.
 #include <algorithm>
 
 #include "sim/rwsem.h"
@@ -43,7 +43,8 @@ RwSem::Seen RwSem::spin_on_owner(Spinner& me) {
   Task* const owner = writer_;
   if (owner_ != Owner::kWriter) return seen();
   while (owner_ == Owner::kWriter && writer_ == owner) {
-    if (!engine_->on_cpu(*owner) || engine_->need_resched(*me.task)) return Seen::kNonspinnable;
+    if (!engine_->on_cpu(*owner) || engine_->need_resched(*me.task))
+      return Seen::kNonspinnable;
     engine_->watch(*owner, *this);
     spin(me, kSpinOnOwner, Time::never());
     engine_->unwatch(*owner, *this);

@@ -12,12 +12,15 @@ namespace {
 constexpr Centre kSchedule{"__schedule", true};
 constexpr Centre kTryToWakeUp{"try_to_wake_up", true};
 
-std::size_t index(int n) { return static_cast<std::size_t>(n); }
+std::size_t index(int n) {
+  return static_cast<std::size_t>(n);
+}
 
 }  // namespace
 
 void Engine::build_topology() {
-  const int nodes = 1 + *std::max_element(shape_.node_of_cpu.begin(), shape_.node_of_cpu.end());
+  const int nodes =
+      1 + *std::max_element(shape_.node_of_cpu.begin(), shape_.node_of_cpu.end());
   cpus_of_node_.resize(index(nodes));
   for (std::size_t cpu = 0; cpu < cpus_.size(); ++cpu)
     cpus_of_node_[index(shape_.node_of_cpu[cpu])].push_back(static_cast<int>(cpu));
@@ -30,7 +33,8 @@ void Engine::build_topology() {
       if (to == from) return -1;
       return distance.empty() ? 0 : distance[index(from)][index(to)];
     };
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return rank(a) < rank(b); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return rank(a) < rank(b); });
     nodes_by_distance_.push_back(std::move(order));
   }
 }
@@ -77,7 +81,8 @@ void Engine::preempt(Task& task) {
   give_way(task);
 }
 
-// The CPU goes to the next in its queue, else to one taken from the longest queue, else idle.
+// The CPU goes to the next in its queue, else to one taken from the longest queue, else
+// idle.
 void Engine::leave_cpu(Task& task, Time when) {
   const int cpu = task.cpu_;
   Cpu& c = cpus_[index(cpu)];
@@ -128,7 +133,8 @@ void Engine::wake(Task& task, Time when) {
   } else if (task.entry_order_ == 0 || when < task.entry_time_) {
     post(task, when);
   }
-  if (current_ != nullptr && costs_.wakeup > Duration{}) current_->charge(kTryToWakeUp, costs_.wakeup);
+  if (current_ != nullptr && costs_.wakeup > Duration{})
+    current_->charge(kTryToWakeUp, costs_.wakeup);
 }
 
 // A task that was off the CPUs (new, blocked) gets one, or joins a queue.
@@ -174,8 +180,8 @@ int Engine::shortest_queue_near(int cpu) const {
   return best;
 }
 
-// Slices of a task that was alone on its CPU renewed themselves; the one that runs now ends as if
-// they had been counted all the time.
+// Slices of a task that was alone on its CPU renewed themselves; the one that runs now ends
+// as if they had been counted all the time.
 void Engine::enqueue(int cpu, Task& task, Time when) {
   Cpu& c = cpus_[index(cpu)];
   task.cpu_ = cpu;
@@ -216,7 +222,9 @@ void Engine::put_on(int cpu, Task& task, Time when, Duration latency) {
 
 // --- watchers ---
 
-void Engine::watch(Task& task, CpuWatcher& watcher) { task.watchers_.push_back(&watcher); }
+void Engine::watch(Task& task, CpuWatcher& watcher) {
+  task.watchers_.push_back(&watcher);
+}
 
 void Engine::unwatch(Task& task, CpuWatcher& watcher) {
   const auto it = std::find(task.watchers_.begin(), task.watchers_.end(), &watcher);

@@ -9,7 +9,9 @@ namespace {
 constexpr Centre kSlowpath{"native_queued_spin_lock_slowpath", true};
 }
 
-SpinLock::~SpinLock() { FAULTLINE_CHECK(waiters_.empty()); }
+SpinLock::~SpinLock() {
+  FAULTLINE_CHECK(waiters_.empty());
+}
 
 void SpinLock::wait(Task& task) {
   FAULTLINE_CHECK_NE(owner_, &task);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queued spinlock: waiters burn their CPU and get the lock in order of arrival.  Preemption is
-// off while it is held or waited for, so the holder must not block.
+// The queued spinlock: waiters burn their CPU and get the lock in order of arrival.
+// Preemption is off while it is held or waited for, so the holder must not block.
 //
-// Stands for: kernel/locking/qspinlock.c (v4.15-6.18).  Model: the pending waiter is queued like
-// the others; a paravirtualised lock is not modelled.
+// Stands for: kernel/locking/qspinlock.c (v4.15-6.18).  Model: the pending waiter is queued
+// like the others; a paravirtualised lock is not modelled.
 #pragma once
 
 #include "sim/engine.h"
@@ -26,8 +26,10 @@ class SpinLock {
   void lock(Task& task) {
     task.preempt_disable();
     task.sync();
-    if (owner_ != nullptr) [[unlikely]] wait(task);
-    else own(task, task.now());
+    if (owner_ != nullptr) [[unlikely]]
+      wait(task);
+    else
+      own(task, task.now());
     ++stats_->write.acquired;
     task.charge(costs_.atomic);
   }
@@ -35,8 +37,10 @@ class SpinLock {
     task.charge(costs_.atomic);
     task.sync();
     stats_->write.held(task.now() - held_since_);
-    if (owner_ != &task || !waiters_.empty()) [[unlikely]] hand_over(task);
-    else owner_ = nullptr;
+    if (owner_ != &task || !waiters_.empty()) [[unlikely]]
+      hand_over(task);
+    else
+      owner_ = nullptr;
     task.preempt_enable();
   }
   [[nodiscard]] bool is_locked() const { return owner_ != nullptr; }

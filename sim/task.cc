@@ -11,7 +11,9 @@ namespace faultline {
 Task::Task() = default;
 Task::~Task() = default;
 
-void Task::sync_slow() { engine_->synchronise(*this); }
+void Task::sync_slow() {
+  engine_->synchronise(*this);
+}
 
 void Task::work(Duration d) {
   FAULTLINE_CHECK_GE(d, Duration{});
@@ -30,7 +32,9 @@ void Task::sleep(Duration d) {
   engine_->block(*this, TaskState::kSleeping, now_ + d + engine_->costs().timer_slack);
 }
 
-void Task::block(TaskState state) { engine_->block(*this, state, Time::never()); }
+void Task::block(TaskState state) {
+  engine_->block(*this, state, Time::never());
+}
 
 void Task::spin() {
   engine_->stay(*this, TaskState::kSpinning, Time::never(), Engine::OnResched::kStay);

@@ -2,13 +2,14 @@
 //
 // A simulated thread.
 //
-// A task is a stackful fiber with its own clock.  It runs ahead of the others on private work
-// (`charge`) and must call `sync` before it reads or changes anything that another task can see:
-// on return from `sync` no task and no event is earlier, so what it finds is what is true at its
-// time.  With nobody earlier `sync` is one comparison.
+// A task is a stackful fiber with its own clock.  It runs ahead of the others on private
+// work
+// (`charge`) and must call `sync` before it reads or changes anything that another task can
+// see: on return from `sync` no task and no event is earlier, so what it finds is what is
+// true at its time.  With nobody earlier `sync` is one comparison.
 //
-// Model: tasks that wait for a CPU are queued per CPU and take turns in time slices; a task can
-// lose its CPU only in `sync`, `work`, and when it blocks.
+// Model: tasks that wait for a CPU are queued per CPU and take turns in time slices; a task
+// can lose its CPU only in `sync`, `work`, and when it blocks.
 #pragma once
 
 #include <array>
@@ -32,15 +33,15 @@ using TaskId = std::uint32_t;  // order of creation, from 0
 
 // Time used so far, as getrusage and the scheduler would say it.
 struct TaskUsage {
-  Duration user;                             // running or spinning outside the kernel
-  Duration sys;                              // running or spinning inside it
+  Duration user;  // running or spinning outside the kernel
+  Duration sys;   // running or spinning inside it
   std::array<Duration, kTaskStates> state{};
   std::uint64_t voluntary_switches = 0;
   std::uint64_t involuntary_switches = 0;
 };
 
-// Told when a task leaves its CPU (blocks or is preempted) and when it is back on one: for locks
-// whose waiters spin only while the owner runs.  See Engine::watch.
+// Told when a task leaves its CPU (blocks or is preempted) and when it is back on one: for
+// locks whose waiters spin only while the owner runs.  See Engine::watch.
 class CpuWatcher {
  public:
   virtual void on_cpu_change(Task& task, bool on_cpu) = 0;
@@ -71,28 +72,33 @@ class Task {
     book(tree_->child(where_, leaf), TaskState::kRunning, d);
   }
 
-  // Waits (in virtual time) until no other task or event is earlier than this task.  Preempts the
-  // task here if its slice is over and another one waits for its CPU, unless preemption is off.
+  // Waits (in virtual time) until no other task or event is earlier than this task.
+  // Preempts the task here if its slice is over and another one waits for its CPU, unless
+  // preemption is off.
   void sync() {
-    if (now_ < *horizon_) [[likely]] return;
+    if (now_ < *horizon_) [[likely]]
+      return;
     sync_slow();
   }
 
   // Long work: as charge + sync, but split at slice ends so that other tasks get the CPU.
   void work(Duration d);
 
-  // Off the CPU for `d` plus the machine's timer slack, plus the wait for a CPU.  Ends early if
-  // somebody calls Engine::wake.
+  // Off the CPU for `d` plus the machine's timer slack, plus the wait for a CPU.  Ends
+  // early if somebody calls Engine::wake.
   void sleep(Duration d);
 
   // Off the CPU until somebody calls Engine::wake.  `state` says how the wait is booked.
-  // No time may have passed since the last sync: what made the task block must still be true.
+  // No time may have passed since the last sync: what made the task block must still be
+  // true.
   void block(TaskState state);
 
-  // Waits without giving up the CPU until Engine::wake (queued spinlocks).  As block: after sync.
+  // Waits without giving up the CPU until Engine::wake (queued spinlocks).  As block: after
+  // sync.
   void spin();
 
-  // What this task waits for: shown if the run comes to a deadlock.  Pass {} when it is over.
+  // What this task waits for: shown if the run comes to a deadlock.  Pass {} when it is
+  // over.
   void set_waiting_for(std::string_view what, const Task* holder = nullptr) {
     waiting_for_ = what;
     waiting_on_ = holder;
@@ -109,16 +115,17 @@ class Task {
   }
   void stand_at(CentreTree::Node* node) { where_ = node; }
 
-  // One pointer for the layer above (the process of this thread, the platform's thread data).
+  // One pointer for the layer above (the process of this thread, the platform's thread
+  // data).
   void* context = nullptr;
 
  private:
   friend class Engine;
   enum class Phase : std::uint8_t {
-    kNew,       // starts when its entry comes
-    kOnCpu,     // runs, or will run on when its entry or a wake comes
-    kQueued,    // waits for its CPU
-    kBlocked,   // waits for a wake; with an entry: asleep until then
+    kNew,      // starts when its entry comes
+    kOnCpu,    // runs, or will run on when its entry or a wake comes
+    kQueued,   // waits for its CPU
+    kBlocked,  // waits for a wake; with an entry: asleep until then
     kFinished
   };
 
@@ -141,13 +148,14 @@ class Task {
   int preempt_count_ = 0;
 
   Phase phase_ = Phase::kNew;
-  TaskState waiting_as_ = TaskState::kRunning;  // how the time from now_ to the next entry is booked
+  TaskState waiting_as_ =
+      TaskState::kRunning;        // how the time from now_ to the next entry is booked
   bool waiting_ = false;          // time has to be booked when it goes on
   bool staying_ = false;          // waits on its CPU (work, spin)
   bool stop_on_resched_ = false;  // ... and goes on when another task should have the CPU
   bool woken_ = false;            // put on a CPU or its queue by a wake, hasn't run since
   bool daemon_ = false;
-  bool stopping_ = false;         // to be unwound
+  bool stopping_ = false;          // to be unwound
   std::uint64_t entry_order_ = 0;  // of its valid entry in the event queue; 0: none
   Time entry_time_;
   Time slice_end_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tasks in order of arrival.  The links live on the waiters' own stacks, as in the kernel: a lock
-// that nobody waits for is two pointers, and queueing allocates nothing.
+// Tasks in order of arrival.  The links live on the waiters' own stacks, as in the kernel:
+// a lock that nobody waits for is two pointers, and queueing allocates nothing.
 #pragma once
 
 namespace faultline {

@@ -12,7 +12,8 @@ namespace faultline {
 namespace {
 
 MachineShape cpus(int n) {
-  return {.node_of_cpu = std::vector<int>(static_cast<std::size_t>(n)), .node_distance = {}};
+  return {.node_of_cpu = std::vector<int>(static_cast<std::size_t>(n)),
+          .node_distance = {}};
 }
 
 // Runs `step` in one task for as long as the benchmark wants.
@@ -78,7 +79,8 @@ void charge_sync_down_up_read(benchmark::State& state) {
 }
 BENCHMARK(charge_sync_down_up_read);
 
-// Many tasks, each earlier than the others in turn: every sync is an event and a fiber switch.
+// Many tasks, each earlier than the others in turn: every sync is an event and a fiber
+// switch.
 void switch_at_every_sync(benchmark::State& state) {
   const int tasks = static_cast<int>(state.range(0));
   const std::int64_t rounds = 1'000'000 / tasks;
@@ -95,13 +97,19 @@ void switch_at_every_sync(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * rounds * tasks);
 }
-BENCHMARK(switch_at_every_sync)->Arg(2)->Arg(16)->Arg(64)->Arg(256)->Unit(benchmark::kMillisecond);
+BENCHMARK(switch_at_every_sync)
+    ->Arg(2)
+    ->Arg(16)
+    ->Arg(64)
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
 
 void timer_events(benchmark::State& state) {
   constexpr int kEvents = 100'000;
   for (auto _ : state) {
     Engine engine(cpus(1), {});
-    for (int i = 0; i < kEvents; ++i) engine.at(Time(Duration::ns((i * 7919) % 100'003)), [] {});
+    for (int i = 0; i < kEvents; ++i)
+      engine.at(Time(Duration::ns((i * 7919) % 100'003)), [] {});
     engine.spawn("t", [](Task& t) { t.work(Duration::ms(1)); });
     engine.run();
   }
@@ -114,7 +122,8 @@ void contended_spinlock(benchmark::State& state) {
   constexpr int kTotal = 200'000;
   for (auto _ : state) {
     Engine engine(cpus(tasks), {});
-    SpinLock lock(engine, engine.locks().of("l"), {.atomic = Duration::ns(10), .handover = Duration::ns(90)});
+    SpinLock lock(engine, engine.locks().of("l"),
+                  {.atomic = Duration::ns(10), .handover = Duration::ns(90)});
     for (int i = 0; i < tasks; ++i)
       engine.spawn("t", [&](Task& t) {
         for (int n = 0; n < kTotal / tasks; ++n) {
@@ -134,7 +143,8 @@ void contended_rwsem(benchmark::State& state) {
   const auto rules = state.range(0) != 0 ? RwSemRules::k5_3 : RwSemRules::k4_15;
   for (auto _ : state) {
     Engine engine(cpus(kTasks), {.wakeup_latency = Duration::us(2)});
-    RwSem sem(engine, engine.locks().of("l"), {.atomic = Duration::ns(10), .handover = Duration::ns(90)}, rules);
+    RwSem sem(engine, engine.locks().of("l"),
+              {.atomic = Duration::ns(10), .handover = Duration::ns(90)}, rules);
     for (int i = 0; i < kTasks; ++i)
       engine.spawn("t", [&, i](Task& t) {
         for (int n = 0; n < kRounds; ++n) {

@@ -18,7 +18,8 @@ constexpr std::uint64_t kGB = 1'000'000'000;
 // Starts a transfer at a time; the task's end is when it was over.
 Task& transfer(Engine& engine, SharedBandwidth& memory, Duration at, std::uint64_t bytes,
                std::uint64_t max_rate) {
-  return engine.spawn("t", [=, &memory](Task& t) { memory.transfer(t, bytes, max_rate); }, Time(at));
+  return engine.spawn(
+      "t", [=, &memory](Task& t) { memory.transfer(t, bytes, max_rate); }, Time(at));
 }
 
 TEST(SharedBandwidth, AloneItRunsAtItsTopRate) {
@@ -60,8 +61,8 @@ TEST(SharedBandwidth, ALateComerSlowsTheOthersFromThenOn) {
   Task& a = transfer(engine, memory, 0_ns, 8'000, 2 * kGB);
   Task& b = transfer(engine, memory, 2_us, 1'000, 2 * kGB);
   engine.run();
-  EXPECT_EQ(b.now(), Time(3_us));      // 1 GB/s each from 2 us on
-  EXPECT_EQ(a.now(), Time(4500_ns));   // 4,000 left at 2 us, 3,000 at 3 us
+  EXPECT_EQ(b.now(), Time(3_us));     // 1 GB/s each from 2 us on
+  EXPECT_EQ(a.now(), Time(4500_ns));  // 4,000 left at 2 us, 3,000 at 3 us
 }
 
 TEST(SharedBandwidth, FractionsOfBytesArentLost) {
@@ -90,8 +91,8 @@ TEST(SharedBandwidth, APreemptedTransferLeavesItsShare) {
   Task& b = transfer(engine, memory, 0_ns, 10'000'000, 1 * kGB);  // CPU 1
   Task& c = engine.spawn("c", [](Task& t) { t.work(3_ms); });     // queues on CPU 0
   engine.run();
-  // Both at half rate until 4 ms (2 MB each); b alone until 7 ms (5 MB); then c's CPU is a's again.
-  // Half rate until a's 4 MB are through at 15 ms; b's last MB at full rate.
+  // Both at half rate until 4 ms (2 MB each); b alone until 7 ms (5 MB); then c's CPU is
+  // a's again. Half rate until a's 4 MB are through at 15 ms; b's last MB at full rate.
   EXPECT_EQ(c.now(), Time(7_ms));
   EXPECT_EQ(a.now(), Time(15_ms));
   EXPECT_EQ(b.now(), Time(16_ms));

@@ -24,9 +24,12 @@ TEST(Engine, EqualTimesGoByPriorityThenByCall) {
   std::string log;
   engine.at(Time(5_ns), [&] { log += "c"; });
   engine.at(Time(5_ns), [&] { log += "d"; });
-  engine.at(Time(5_ns), [&] { log += "b"; }, -1);
-  engine.at(Time(5_ns), [&] { log += "e"; }, 1);
-  engine.at(Time(4_ns), [&] { log += "a"; }, 9);
+  engine.at(
+      Time(5_ns), [&] { log += "b"; }, -1);
+  engine.at(
+      Time(5_ns), [&] { log += "e"; }, 1);
+  engine.at(
+      Time(4_ns), [&] { log += "a"; }, 9);
   engine.spawn("last", [](Task& t) { t.work(10_ns); });
   engine.run();
   EXPECT_EQ(log, "abcde");
@@ -63,8 +66,8 @@ TEST(Engine, SyncOrdersTasksByTime) {
   engine.spawn("b", body("b", 15_ns));
   engine.spawn("c", body("c", 30_ns));
   engine.run();
-  EXPECT_EQ(log, (std::vector<std::string>{"a@10", "b@15", "a@20", "c@30", "b@30", "a@30", "b@45",
-                                           "c@60", "c@90"}));
+  EXPECT_EQ(log, (std::vector<std::string>{"a@10", "b@15", "a@20", "c@30", "b@30", "a@30",
+                                           "b@45", "c@60", "c@90"}));
 }
 
 TEST(Engine, SyncOnReturnSeesEverythingEarlier) {
@@ -116,10 +119,9 @@ TEST(Engine, WakeEndsASleepEarly) {
 }
 
 TEST(Engine, WakeUpCostsAreWhereTheyBelong) {
-  Engine engine(cpus(2), {.timer_slack = {},
-                          .context_switch = 2_us,
-                          .wakeup = 3_us,
-                          .wakeup_latency = 5_us});
+  Engine engine(
+      cpus(2),
+      {.timer_slack = {}, .context_switch = 2_us, .wakeup = 3_us, .wakeup_latency = 5_us});
   Task& sleeper = engine.spawn("sleeper", [](Task& t) {
     EXPECT_EQ(t.now(), Time(7_us));  // latency and switch of the start
     t.block(TaskState::kSleeping);
@@ -219,8 +221,9 @@ TEST(EngineDeathTest, DeadlockSaysWhoWaits) {
     engine.set_daemon(daemon);
     engine.run();
   };
-  EXPECT_DEATH(deadlock(), "deadlock at .*\n.*task 0 'lonely' on CPU 0, sleeping since t=2000000 ps "
-                           "in pthread_join, waits for a child");
+  EXPECT_DEATH(deadlock(),
+               "deadlock at .*\n.*task 0 'lonely' on CPU 0, sleeping since t=2000000 ps "
+               "in pthread_join, waits for a child");
 }
 
 TEST(EngineDeathTest, WakingATaskThatRunsIsABug) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fibers: direct switches, exceptions inside them (a sanitizer build watches), reuse of stacks.
+// Fibers: direct switches, exceptions inside them (a sanitizer build watches), reuse of
+// stacks.
 #include "sim/fiber.h"
 
 #include <gtest/gtest.h>

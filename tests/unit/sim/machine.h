@@ -8,7 +8,10 @@
 
 namespace faultline {
 
-inline MachineShape cpus(int n) { return {.node_of_cpu = std::vector<int>(static_cast<std::size_t>(n)), .node_distance = {}}; }
+inline MachineShape cpus(int n) {
+  return {.node_of_cpu = std::vector<int>(static_cast<std::size_t>(n)),
+          .node_distance = {}};
+}
 
 // Every picosecond is accounted for, once.
 struct Sums {

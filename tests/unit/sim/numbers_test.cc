@@ -11,7 +11,8 @@ namespace faultline {
 namespace {
 
 TEST(Rng, AStreamIsGivenBySeedAndName) {
-  Rng a(1, "sizes"), same(1, "sizes"), name(1, "times"), seed(2, "sizes"), one(1, "sizes", 1);
+  Rng a(1, "sizes"), same(1, "sizes"), name(1, "times"), seed(2, "sizes"),
+      one(1, "sizes", 1);
   const std::uint64_t x = a.next();
   EXPECT_EQ(x, same.next());
   EXPECT_NE(x, name.next());
@@ -50,7 +51,8 @@ TEST(Histogram, SmallValuesAreExact) {
 }
 
 TEST(Histogram, BucketsCoverEveryValueOnce) {
-  for (std::uint64_t v : {32ull, 33ull, 63ull, 64ull, 1'000ull, 123'456'789ull, 1ull << 40, (1ull << 62) + 12345}) {
+  for (std::uint64_t v : {32ull, 33ull, 63ull, 64ull, 1'000ull, 123'456'789ull, 1ull << 40,
+                          (1ull << 62) + 12345}) {
     Histogram h;
     h.add(v);
     const auto b = h.buckets().at(0);

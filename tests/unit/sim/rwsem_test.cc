@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule of the two rwsem generations as a small scenario with exact times (in microseconds).
+// Each rule of the two rwsem generations as a small scenario with exact times (in
+// microseconds).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,8 +15,12 @@ namespace {
 
 using namespace time_literals;
 
-std::int64_t us(Time t) { return t.since_start().count_ps() / 1'000'000; }
-Duration in_state(const Task& t, TaskState s) { return t.usage().state[std::size_t(s)]; }
+std::int64_t us(Time t) {
+  return t.since_start().count_ps() / 1'000'000;
+}
+Duration in_state(const Task& t, TaskState s) {
+  return t.usage().state[std::size_t(s)];
+}
 
 // Tasks that come at a time, take the lock and hold it for a while; each on its own CPU.
 struct Crowd {
@@ -66,13 +71,17 @@ Crowd::Times convoy(RwSemRules rules) {
 }
 
 TEST(RwSem, K4_15WakesConsecutiveReadersOnly) {
-  EXPECT_EQ(convoy(RwSemRules::k4_15),
-            (Crowd::Times{{"r0", 0}, {"w1", 100}, {"r1", 200}, {"r2", 200}, {"w2", 300}, {"r3", 400}}));
+  EXPECT_EQ(
+      convoy(RwSemRules::k4_15),
+      (Crowd::Times{
+          {"r0", 0}, {"w1", 100}, {"r1", 200}, {"r2", 200}, {"w2", 300}, {"r3", 400}}));
 }
 
 TEST(RwSem, K5_3WakesAllQueuedReaders) {
-  EXPECT_EQ(convoy(RwSemRules::k5_3),
-            (Crowd::Times{{"r0", 0}, {"w1", 100}, {"r1", 200}, {"r2", 200}, {"r3", 200}, {"w2", 300}}));
+  EXPECT_EQ(
+      convoy(RwSemRules::k5_3),
+      (Crowd::Times{
+          {"r0", 0}, {"w1", 100}, {"r1", 200}, {"r2", 200}, {"r3", 200}, {"w2", 300}}));
 }
 
 TEST(RwSem, K5_3WakesNoMoreThan256ReadersAtOnce) {
@@ -112,8 +121,8 @@ TEST(RwSem, OnlyK5_3LetsAReaderPassTheWriterOnItsWay) {
 TEST(RwSem, AStealingReaderDoesntWakeReadersBehindAWriter) {
   Crowd crowd(RwSemRules::k5_3, kSlowWake);
   crowd.reader("r0", 10, 90);
-  crowd.writer("w1", 20, 10);   // woken at 100, on its way until 105
-  crowd.reader("r1", 50, 10);   // queued behind it
+  crowd.writer("w1", 20, 10);  // woken at 100, on its way until 105
+  crowd.reader("r1", 50, 10);  // queued behind it
   crowd.reader("r2", 102, 50);
   crowd.engine.run();
   EXPECT_EQ(crowd.got, (Crowd::Times{{"r0", 10}, {"r2", 102}, {"w1", 157}, {"r1", 172}}));
@@ -139,7 +148,7 @@ TEST(RwSem, ASpinnerStopsWhenTheOwnerBlocks) {
     crowd.engine.spawn("w0", [&](Task& t) {
       crowd.sem.down_write(t);  // at 5
       t.work(45_us);
-      t.sleep(30_us);           // runs again at 85
+      t.sleep(30_us);  // runs again at 85
       t.work(15_us);
       crowd.sem.up_write(t);
     });
@@ -157,8 +166,10 @@ TEST(RwSem, ASpinnerStopsWhenItsSliceIsOver) {
     Crowd crowd(rules, {.slice = 4_ms}, 2);
     crowd.writer("w0", 0, 10'000);
     Task& w1 = crowd.writer("w1", 1'000, 10);
-    Task& other = crowd.engine.spawn("other", [](Task& t) { t.work(1_ms); }, Time(2_ms));
-    crowd.engine.spawn("more", [](Task& t) { t.work(9_ms); }, Time(2_ms));  // queues behind w0
+    Task& other = crowd.engine.spawn(
+        "other", [](Task& t) { t.work(1_ms); }, Time(2_ms));
+    crowd.engine.spawn(
+        "more", [](Task& t) { t.work(9_ms); }, Time(2_ms));  // queues behind w0
     crowd.engine.run();
     EXPECT_EQ(in_state(w1, TaskState::kSpinning), 3_ms);
     EXPECT_GT(in_state(w1, TaskState::kLockWait), 0_ms);
@@ -184,7 +195,7 @@ TEST(RwSem, K5_3SpinsOnReadersForALimitedTime) {
   crowd.engine.run();
   EXPECT_EQ(in_state(w1, TaskState::kSpinning), 12_us);  // (20 + 4) / 2
   EXPECT_EQ(in_state(w1, TaskState::kLockWait), 78_us);
-  EXPECT_EQ(in_state(w2, TaskState::kSpinning), 0_us);   // marked as not worth spinning
+  EXPECT_EQ(in_state(w2, TaskState::kSpinning), 0_us);  // marked as not worth spinning
   EXPECT_EQ(crowd.got["w1"], 100);
   EXPECT_EQ(crowd.got["w2"], 110);
 }
@@ -294,12 +305,13 @@ TEST(RwSem, WaitsAreBookedAndBlamed) {
       for (TaskState s : {TaskState::kSpinning, TaskState::kLockWait})
         if (n.time[std::size_t(s)] > Duration{})
           waits[CentreTree::path(n)] += n.time[std::size_t(s)];
-    EXPECT_EQ(waits, old ? (std::map<std::string, Duration>{
-                               {"vm_munmap;rwsem_down_write_failed", 90_us}})
-                         : (std::map<std::string, Duration>{
-                               {"vm_munmap;rwsem_down_write_slowpath", Duration::ns(79'500)},
-                               {"vm_munmap;rwsem_down_write_slowpath;rwsem_optimistic_spin",
-                                Duration::ns(10'500)}}));
+    EXPECT_EQ(waits,
+              old ? (std::map<std::string, Duration>{
+                        {"vm_munmap;rwsem_down_write_failed", 90_us}})
+                  : (std::map<std::string, Duration>{
+                        {"vm_munmap;rwsem_down_write_slowpath", Duration::ns(79'500)},
+                        {"vm_munmap;rwsem_down_write_slowpath;rwsem_optimistic_spin",
+                         Duration::ns(10'500)}}));
   }
 }
 

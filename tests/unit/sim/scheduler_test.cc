@@ -15,7 +15,9 @@ namespace {
 
 using namespace time_literals;
 
-Duration in_state(const Task& t, TaskState s) { return t.usage().state[std::size_t(s)]; }
+Duration in_state(const Task& t, TaskState s) {
+  return t.usage().state[std::size_t(s)];
+}
 
 TEST(Scheduler, TwoTasksTakeTurnsInSlices) {
   Engine engine(cpus(1), {.slice = 4_ms});
@@ -51,7 +53,8 @@ TEST(Scheduler, SixtyTasksShareTwoCpusFairly) {
 TEST(Scheduler, ALateComerWaitsOnlyForTheRunningSlice) {
   Engine engine(cpus(1), {.slice = 4_ms});
   engine.spawn("long", [](Task& t) { t.work(100_ms); });
-  Task& late = engine.spawn("late", [](Task& t) { t.work(1_ms); }, Time(10_ms));
+  Task& late = engine.spawn(
+      "late", [](Task& t) { t.work(1_ms); }, Time(10_ms));
   engine.run();
   EXPECT_EQ(late.now(), Time(13_ms));  // slices of the other end at 4, 8, 12
 }
@@ -94,7 +97,10 @@ TEST(Scheduler, WakesNearThePreviousCpu) {
       where.push_back(t.cpu());
       t.work(1_ms);
     });
-  engine.spawn("seventh", [&](Task& t) { EXPECT_EQ(t.cpu(), 0); EXPECT_EQ(t.node(), 0); });
+  engine.spawn("seventh", [&](Task& t) {
+    EXPECT_EQ(t.cpu(), 0);
+    EXPECT_EQ(t.node(), 0);
+  });
   engine.run();
   EXPECT_EQ(where, (std::vector<int>{0, 1, 4, 5, 2, 3}));
 }
@@ -128,7 +134,8 @@ TEST(Scheduler, WatchersSeeATaskLeaveAndReturn) {
   struct Log final : CpuWatcher {
     std::string text;
     void on_cpu_change(Task& t, bool on_cpu) override {
-      text += (on_cpu ? "+" : "-") + std::to_string(t.engine().now().since_start().count_ps() / 1000000);
+      text += (on_cpu ? "+" : "-") +
+              std::to_string(t.engine().now().since_start().count_ps() / 1000000);
     }
   } log;
   Engine engine(cpus(1), {.slice = 4_ms, .timer_slack = {}});
@@ -147,18 +154,22 @@ std::vector<std::string> churn(Engine& engine) {
   static constexpr Centre kOuter{"outer"}, kInner{"sys_inner", true};
   SpinLock lock(engine, engine.locks().of("lock"), {.atomic = 17_ns, .handover = 71_ns});
   for (int i = 0; i < 20; ++i)
-    engine.spawn("t" + std::to_string(i), [&, i](Task& t) {
-      const Scope outer(t, kOuter);
-      for (int n = 0; n < 50; ++n) {
-        t.charge(Duration::ns(100 + 7 * i));
-        lock.lock(t);
-        t.charge(kInner, 333_ns);
-        log.push_back(t.name() + "@" + std::to_string(t.now().since_start().count_ps()));
-        lock.unlock(t);
-        if (n % 7 == i % 7) t.sleep(Duration::us(i));
-        t.work(Duration::us(30 * (n % 3)));
-      }
-    }, Time(Duration::us(3 * i)));
+    engine.spawn(
+        "t" + std::to_string(i),
+        [&, i](Task& t) {
+          const Scope outer(t, kOuter);
+          for (int n = 0; n < 50; ++n) {
+            t.charge(Duration::ns(100 + 7 * i));
+            lock.lock(t);
+            t.charge(kInner, 333_ns);
+            log.push_back(t.name() + "@" +
+                          std::to_string(t.now().since_start().count_ps()));
+            lock.unlock(t);
+            if (n % 7 == i % 7) t.sleep(Duration::us(i));
+            t.work(Duration::us(30 * (n % 3)));
+          }
+        },
+        Time(Duration::us(3 * i)));
   engine.run();
   return log;
 }

@@ -126,7 +126,8 @@ TEST(Mutex, TryLock) {
 TEST(MutexDeathTest, ADeadlockNamesLockAndHolder) {
   const auto deadlock = [] {
     Engine engine(cpus(2), {});
-    Mutex a(engine, engine.locks().of("lock_a"), {}), b(engine, engine.locks().of("lock_b"), {});
+    Mutex a(engine, engine.locks().of("lock_a"), {}),
+        b(engine, engine.locks().of("lock_b"), {});
     engine.spawn("ab", [&](Task& t) {
       a.lock(t);
       t.work(1_us);
@@ -139,8 +140,9 @@ TEST(MutexDeathTest, ADeadlockNamesLockAndHolder) {
     });
     engine.run();
   };
-  EXPECT_DEATH(deadlock(), "task 0 'ab' .*waits for lock_b held by task 1 'ba'\n.*task 1 'ba' .*"
-                           "waits for lock_a held by task 0 'ab'");
+  EXPECT_DEATH(deadlock(),
+               "task 0 'ab' .*waits for lock_b held by task 1 'ba'\n.*task 1 'ba' .*"
+               "waits for lock_a held by task 0 'ab'");
 }
 
 TEST(SpinLockDeathTest, UnlockByAnotherIsABug) {
