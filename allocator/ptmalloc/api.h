@@ -7,7 +7,7 @@
 // calls included.  If one arena has nothing left, one other is asked.
 #pragma once
 
-#include "allocator/ptmalloc/ptmalloc.h"
+#include "allocator/ptmalloc/ptmalloc_class.h"
 
 namespace faultline::alloc {
 

@@ -6,7 +6,7 @@
 // Stands for: arena_get, arena_get2, reused_arena, get_free_list, _int_new_arena, malloc/arena.c.
 #pragma once
 
-#include "allocator/ptmalloc/ptmalloc.h"
+#include "allocator/ptmalloc/ptmalloc_class.h"
 
 namespace faultline::alloc {
 

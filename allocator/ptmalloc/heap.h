@@ -10,7 +10,7 @@
 // Stands for: new_heap, grow_heap, shrink_heap, heap_trim, malloc/arena.c (glibc 2.23-2.44).
 #pragma once
 
-#include "allocator/ptmalloc/ptmalloc.h"
+#include "allocator/ptmalloc/ptmalloc_class.h"
 
 namespace faultline::alloc {
 

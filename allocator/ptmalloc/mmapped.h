@@ -9,7 +9,7 @@
 // Stands for: sysmalloc_mmap, munmap_chunk, mremap_chunk, malloc/malloc.c (glibc 2.23-2.44).
 #pragma once
 
-#include "allocator/ptmalloc/ptmalloc.h"
+#include "allocator/ptmalloc/ptmalloc_class.h"
 
 namespace faultline::alloc {
 

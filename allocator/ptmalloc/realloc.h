@@ -5,7 +5,7 @@
 // Stands for: realloc, _int_realloc, malloc/malloc.c (glibc 2.23-2.44).
 #pragma once
 
-#include "allocator/ptmalloc/ptmalloc.h"
+#include "allocator/ptmalloc/ptmalloc_class.h"
 
 namespace faultline::alloc {
 

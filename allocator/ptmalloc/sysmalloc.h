@@ -11,7 +11,7 @@
 // Stands for: sysmalloc, sysmalloc_mmap_fallback, malloc/malloc.c (glibc 2.23-2.44).
 #pragma once
 
-#include "allocator/ptmalloc/ptmalloc.h"
+#include "allocator/ptmalloc/ptmalloc_class.h"
 
 namespace faultline::alloc {
 

@@ -6,7 +6,7 @@
 // Stands for: tcache_init, tcache_thread_shutdown, malloc/malloc.c (glibc 2.26-2.44).
 #pragma once
 
-#include "allocator/ptmalloc/ptmalloc.h"
+#include "allocator/ptmalloc/ptmalloc_class.h"
 
 namespace faultline::alloc {
 

@@ -137,18 +137,16 @@ def _own(item, text):
 
 
 def sources_listed(tree):
-    """Each source is in the nearest CMakeLists.txt above it; no globbing."""
+    """Each source is in a CMakeLists.txt; no globbing."""
     lists = {p for p in tree.files if posixpath.basename(p) == "CMakeLists.txt"}
     for path in sorted(lists):
         for number, line in enumerate(tree.text(path).splitlines(), 1):
             if re.search(r"^\s*file\s*\(\s*GLOB", line, re.IGNORECASE):
                 yield path, number, "list the files; globbing forgets new ones"
+    named = set()
+    for path in lists:
+        for name in re.findall(r"[\w./-]+\.cc\b", tree.text(path)):
+            named.add(posixpath.normpath(posixpath.join(posixpath.dirname(path), name)))
     for path in tree.cxx():
-        if not path.endswith(".cc"):
-            continue
-        folder = posixpath.dirname(path)
-        while folder and f"{folder}/CMakeLists.txt" not in lists:
-            folder = posixpath.dirname(folder)
-        text = tree.text(f"{folder}/CMakeLists.txt") if folder else ""
-        if posixpath.relpath(path, folder or ".") not in text:
-            yield path, 1, f"is not in {folder or '.'}/CMakeLists.txt, so nothing builds it"
+        if path.endswith(".cc") and path not in named:
+            yield path, 1, "is in no CMakeLists.txt, so nothing builds it"
