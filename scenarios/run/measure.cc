@@ -26,6 +26,11 @@ Measurement::Measurement(kernel::Kernel& kernel, kernel::Process& process)
       majflt_(process.majflt),
       vmstat_(kernel.vmstat()) {}
 
+void Measurement::end() {
+  rss_pages_ = shown_rss_pages(process_.mm());
+  pgtables_bytes_ = process_.mm().pages().pgtables_bytes();
+}
+
 void Measurement::add_times(std::vector<Metric>& out, const Evidence& e) const {
   const Decimal elapsed = Decimal::seconds(e.elapsed);
   out.push_back({"elapsed_s", elapsed});
@@ -40,15 +45,14 @@ void Measurement::add_times(std::vector<Metric>& out, const Evidence& e) const {
 
 void Measurement::add_process(std::vector<Metric>& out) const {
   const std::uint64_t page = kernel_.profile().geometry.page_size();
-  kernel::Mm& mm = process_.mm();
   std::uint64_t switches = 0;
   for (const auto& task : kernel_.engine().tasks())
     switches += task->usage().voluntary_switches + task->usage().involuntary_switches;
   out.push_back({"minor-faults", Decimal::count(process_.minflt - minflt_)});
   out.push_back({"major-faults", Decimal::count(process_.majflt - majflt_)});
-  out.push_back({"max_rss_kib", Decimal::count(kib(mm.hiwater_rss * page))});
-  out.push_back({"rss_kib", Decimal::count(kib(shown_rss_pages(mm) * page))});
-  out.push_back({"pgtables_kib", Decimal::count(kib(mm.pages().pgtables_bytes()))});
+  out.push_back({"max_rss_kib", Decimal::count(kib(process_.mm().hiwater_rss * page))});
+  out.push_back({"rss_kib", Decimal::count(kib(rss_pages_ * page))});
+  out.push_back({"pgtables_kib", Decimal::count(kib(pgtables_bytes_))});
   out.push_back({"context-switches", Decimal::count(switches)});
 }
 

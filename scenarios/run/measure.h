@@ -20,6 +20,9 @@ class Measurement {
   // Takes the counters' values at the workload's start.
   Measurement(kernel::Kernel& kernel, kernel::Process& process);
 
+  // Takes the sizes at the workload's end, while its process still lives.
+  void end();
+
   // One for each of machine_metrics(), in its order, then `counts` in the order of their names.
   [[nodiscard]] std::vector<Metric> metrics(const Evidence& evidence,
                                             const std::map<std::string, std::uint64_t>& counts) const;
@@ -33,6 +36,7 @@ class Measurement {
   kernel::Process& process_;
   const std::uint64_t minflt_, majflt_;
   const kernel::Vmstat vmstat_;
+  std::uint64_t rss_pages_ = 0, pgtables_bytes_ = 0;
 };
 
 }  // namespace faultline::scenario
