@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The oracle: random mm programs on the live kernel and on the model.
+//   oracle [--ops N] [--seed S] [--length L] [--self] [--stop-after K]   random programs
+//   oracle --replay FILE...                                              given ones
+// Exit status: 0 equal (or no preset for this kernel: says "skipped"), 1 divergence, 2 bad input.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/oracle/compare.h"
+
+namespace faultline::oracle {
+namespace {
+
+struct Options {
+  std::uint64_t ops = 50'000, seed = 1;
+  unsigned length = 150, stop_after = 1, look_every = 16;
+  bool self = false;         // the live kernel against itself: is the reference repeatable?
+  bool fork = true, huge = true;
+  std::vector<std::string> replay;
+};
+
+[[noreturn]] void usage(const std::string& why) {
+  fmt::print(stderr, "oracle: {}\n  options: --ops N --seed S --length L --look-every N --stop-after K --self "
+                     "--no-fork --no-huge --replay FILE...\n", why);
+  std::exit(2);
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    const auto number = [&]() -> std::uint64_t {
+      if (++i >= argc) usage(a + " needs a number");
+      char* end = nullptr;
+      const std::uint64_t n = std::strtoull(argv[i], &end, 10);
+      if (*end != '\0' || end == argv[i]) usage(fmt::format("{}: \"{}\" is not a number", a, argv[i]));
+      return n;
+    };
+    if (a == "--ops") o.ops = number();
+    else if (a == "--seed") o.seed = number();
+    else if (a == "--length") o.length = static_cast<unsigned>(number());
+    else if (a == "--look-every") o.look_every = static_cast<unsigned>(number());
+    else if (a == "--stop-after") o.stop_after = static_cast<unsigned>(number());
+    else if (a == "--self") o.self = true;
+    else if (a == "--no-fork") o.fork = false;
+    else if (a == "--no-huge") o.huge = false;
+    else if (a == "--replay") while (i + 1 < argc) o.replay.emplace_back(argv[++i]);
+    else usage(fmt::format("unknown option \"{}\"", a));
+  }
+  if (o.length == 0 || o.look_every == 0) usage("--length and --look-every are at least 1");
+  return o;
+}
+
+class Oracle {
+ public:
+  Oracle(Options options, const std::string& preset) : options_(std::move(options)) {
+    tested_ = options_.self ? MakeSide(live_side) : MakeSide([preset] { return model_side(preset); });
+  }
+
+  // True if the sides agreed.
+  bool check(const Program& program, const std::string& name) {
+    const auto once = [&] {
+      const auto a = live_side();
+      const auto b = tested_();
+      return compare(program, *a, *b, CompareOptions{.look_every = options_.look_every});
+    };
+    auto d = once();
+    if (!d) return true;
+    // khugepaged or reclaim may have come between: a real divergence shows itself again.
+    for (int again = 0; again < 2; ++again)
+      if (!once()) {
+        ++unrepeatable_;
+        fmt::print("{}: diverged once and then not again: {}\n", name, d->what);
+        return true;
+      }
+    ++divergences_;
+    fmt::print("{}: diverges at operation {}: {}\n", name, d->at, d->what);
+    const Program small = shrink(program, live_side, tested_);
+    const auto a = live_side();
+    const auto b = tested_();
+    const auto s = compare(small, *a, *b, CompareOptions{.look_every = 1});
+    fmt::print("smallest program found ({} operations):\n{}# {}\n\n", small.size(), to_text(small),
+               s ? s->what : "does not diverge any more");
+    return false;
+  }
+
+  int random() {
+    std::uint64_t done = 0;
+    for (std::uint64_t seed = options_.seed; done < options_.ops; ++seed, done += options_.length) {
+      const Program p = generate(seed, options_.length, Mix{.fork = options_.fork, .huge = options_.huge});
+      check(p, fmt::format("seed {}", seed));
+      if (divergences_ >= options_.stop_after) break;
+    }
+    fmt::print("oracle: {} operations, {} divergences, {} not repeatable\n", done, divergences_, unrepeatable_);
+    return divergences_ == 0 ? 0 : 1;
+  }
+
+  int replay() {
+    for (const std::string& file : options_.replay) {
+      std::ifstream in(file);
+      if (!in) usage(fmt::format("cannot read \"{}\"", file));
+      const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+      options_.look_every = 1;
+      check(parse_program(text, file), file);
+    }
+    fmt::print("oracle: {} programs replayed, {} divergences, {} not repeatable\n", options_.replay.size(),
+               divergences_, unrepeatable_);
+    return divergences_ == 0 ? 0 : 1;
+  }
+
+ private:
+  Options options_;
+  MakeSide tested_;
+  unsigned divergences_ = 0, unrepeatable_ = 0;
+};
+
+}  // namespace
+}  // namespace faultline::oracle
+
+int main(int argc, char** argv) {
+  using namespace faultline::oracle;
+  const Options options = parse(argc, argv);
+  const std::string preset = preset_of_host();
+  if (preset.empty() && !options.self) {
+    fmt::print("oracle: skipped: this kernel has no preset\n");
+    return 0;
+  }
+  try {
+    Oracle oracle(options, preset);
+    return options.replay.empty() ? oracle.random() : oracle.replay();
+  } catch (const ProgramError& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 2;
+  }
+}
