@@ -46,6 +46,7 @@ class Generator {
 
  private:
   static constexpr std::uint64_t kHuge = 2 << 20;
+  static constexpr int kFree = 8, kCold = 20, kPageout = 21;
 
   std::uint64_t offset() {
     std::uint64_t at;
@@ -122,6 +123,9 @@ class Generator {
                                                     15, 22, 23, 23, 25, 25, 25, 102, 103, 20, 21, 24, 0, 3, 18};
     static constexpr std::array<int, 6> kRare = {1, 2, 10, 11, 19, 99};
     op.advice = random_.one_in(12) ? random_.pick(kRare) : random_.pick(kCommon);
+    // What MADV_PAGEOUT reclaims of lazily freed pages depends on the host's LRU lists.
+    if (op.advice == kFree) freed_ = true;
+    if (op.advice == kPageout && freed_) op.advice = kCold;
     misalign(op);
   }
   void mremap(Op& op) {
@@ -155,6 +159,7 @@ class Generator {
   Random random_;
   Mix mix_;
   std::uint64_t region_ = 0, region_bytes_ = 0;
+  bool freed_ = false;
   std::vector<std::uint64_t> edges_;
   std::array<bool, kMaxProcs> alive_{};
 };
