@@ -99,6 +99,7 @@ class Generator {
     else if (dice < 31) { op.call = Call::kMprotect; op.prot = prot(); misalign(op); }
     else if (dice < 53) madvise(op);
     else if (dice < 58) mremap(op);
+    else if (dice < 62 && mix_.basic) touch(op);
     else if (dice < 60) { op.call = random_.one_in(2) ? Call::kMlock : Call::kMunlock; misalign(op); }
     else if (dice < 62) { op.call = Call::kMincore; misalign(op); }
     else if (dice < 64 && mix_.fork) fork_or_exit(op);
@@ -112,13 +113,18 @@ class Generator {
     op.prot = prot();
     op.flags = 0x02 | (random_.one_in(8) ? 0x100000u : 0x10u);       // private; fixed or noreplace
     if (random_.one_in(8)) op.flags |= 0x4000;                       // noreserve
-    if (random_.one_in(10)) op.flags |= 0x8000;                      // populate
+    if (!mix_.basic && random_.one_in(10)) op.flags |= 0x8000;                      // populate
     if (random_.one_in(20)) op.flags |= 0x20000;                     // stack
     if (random_.one_in(2) && op.len < (1 << 20)) op.len = std::min(region_bytes_, kWindowBytes - op.off);
     misalign(op);
   }
   void madvise(Op& op) {
     op.call = Call::kMadvise;
+    if (mix_.basic) {
+      op.advice = random_.pick(std::array<int, 9>{4, 4, 4, 4, 14, 14, 15, 0, 99});
+      misalign(op);
+      return;
+    }
     static constexpr std::array<int, 30> kCommon = {4, 4, 4, 4, 4, 4, 8, 8, 8, 8, 14, 14, 14, 14, 15,
                                                     15, 22, 23, 23, 25, 25, 25, 102, 103, 20, 21, 24, 0, 3, 18};
     static constexpr std::array<int, 6> kRare = {1, 2, 10, 11, 19, 99};
@@ -132,7 +138,7 @@ class Generator {
     op.call = Call::kMremap;
     op.new_off = offset();
     op.new_len = random_.one_in(3) ? op.len : length(op.new_off);
-    op.flags = random_.pick(std::array<unsigned, 6>{0, 3, 3, 3, 7, 2});
+    op.flags = random_.pick(std::array<unsigned, 6>{0, 3, 3, 3, mix_.basic ? 3u : 7u, 2});
     if (op.flags == 7 && !random_.one_in(4)) op.new_len = op.len;    // DONTUNMAP wants equal lengths
     if (random_.one_in(30)) op.new_off = std::min(op.new_off + 1, kWindowBytes - 1);
     misalign(op);

@@ -57,7 +57,7 @@ std::int64_t as_offset(long r) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(r) - kWindowStart);
 }
 
-std::int64_t resident_sum(std::uint64_t len) {
+[[gnu::noinline]] std::int64_t resident_sum(std::uint64_t len) {
   std::int64_t sum = 0;
   for (std::uint64_t i = 0; i < (len + 4095) / 4096; ++i)
     if (g_runner.vec[i] & 1) sum += static_cast<std::int64_t>(i + 1);

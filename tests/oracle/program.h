@@ -52,6 +52,7 @@ struct ProgramError : std::runtime_error {
 // What the generator may use.
 struct Mix {
   bool fork = true;
+  bool basic = false;     // only the calls of a plain allocator
   bool huge = true;       // MADV_HUGEPAGE and PMD-sized ranges
   std::uint64_t page = 4096;
 };

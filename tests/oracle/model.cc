@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The model's side: a modelled x86-64 machine with the preset of the live kernel, one task a process;
+// each operation is one short run of the engine.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "arch_profiles/profile_loader.h"
+#include "kernel_model/kernel.h"
+#include "kernel_model/mm/invariants.h"
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/presets/presets.h"
+#include "kernel_model/syscall.h"
+#include "tests/oracle/outcome.h"
+
+namespace faultline::oracle {
+namespace {
+
+using namespace faultline::kernel;
+
+MachineShape one_cpu() { return {.node_of_cpu = {0}, .node_distance = {{10}}}; }
+
+arch::Profile host_profile() {
+  arch::Profile p = arch::load_profile("x86-4k");
+  return p;
+}
+
+KernelConfig host_config(const std::string& preset) {
+  KernelConfig config = load_preset(preset);
+  config.thp_enabled = ThpEnabled::kMadvise;
+  return config;
+}
+
+class Model final : public Side {
+ public:
+  explicit Model(const std::string& preset)
+      : engine_(one_cpu(), {}), kernel_(engine_, host_profile(), host_config(preset)) {
+    procs_[0] = &kernel_.create_process("p0");
+  }
+
+  OpOutcome run(const Op& op) override {
+    OpOutcome out;
+    Process& process = *procs_[op.proc];
+    engine_.spawn("op", [&](Task& task) {
+      const std::uint64_t before = process.minflt;
+      out = call(task, process, op);
+      out.minflt = op.call == Call::kFork || op.call == Call::kExit ? 0 : process.minflt - before;
+    }, engine_.now());
+    engine_.run();
+    check_invariants(kernel_);
+    return out;
+  }
+
+  ProcState look(unsigned proc) override {
+    ProcState state;
+    Mm& mm = procs_[proc]->mm();
+    const Range window{VirtAddr{kWindowStart}, VirtAddr{kWindowStart + kWindowBytes}};
+    for (Vma* vma = mm.find_vma(window.start); vma != nullptr && vma->start < window.end;
+         vma = mm.find_vma(vma->end))
+      add_vma(mm, *vma, state);
+    return state;
+  }
+
+ private:
+  static OpOutcome status(SysStatus e) { return {.result = -static_cast<int>(e)}; }
+  static OpOutcome address(const SysResult<VirtAddr>& r) {
+    if (!r.ok()) return status(r.error());
+    return {.result = static_cast<std::int64_t>(r.value().v - kWindowStart)};
+  }
+
+  OpOutcome call(Task& task, Process& process, const Op& op) {
+    const VirtAddr at{kWindowStart + op.off};
+    switch (op.call) {
+      case Call::kMmap: return address(sys_mmap(task, process, at, op.len, op.prot, op.flags | kMapAnonymous));
+      case Call::kMunmap: return status(sys_munmap(task, process, at, op.len));
+      case Call::kMprotect: return status(sys_mprotect(task, process, at, op.len, op.prot));
+      case Call::kMadvise: return status(sys_madvise(task, process, at, op.len, static_cast<Madvise>(op.advice)));
+      case Call::kMremap:
+        return address(sys_mremap(task, process, at, op.len, op.new_len, op.flags, VirtAddr{kWindowStart + op.new_off}));
+      case Call::kRead:
+      case Call::kWrite: return touch(task, process, op);
+      default: return status(Errno::kENOSYS);
+    }
+  }
+
+  OpOutcome touch(Task& task, Process& process, const Op& op) {
+    const VirtAddr page{(kWindowStart + op.off) & ~std::uint64_t{4095}};
+    const Signal s = user_access(task, process, page, op.call == Call::kWrite ? Access::kWrite : Access::kRead);
+    OpOutcome out;
+    if (s != Signal::kNone) out.signal = s == Signal::kBus ? 7 : 11;
+    return out;
+  }
+
+  static std::string perms(const Vma& vma) {
+    std::string p = "---p";
+    if (vma.vm_flags & VM_READ) p[0] = 'r';
+    if (vma.vm_flags & VM_WRITE) p[1] = 'w';
+    if (vma.vm_flags & VM_EXEC) p[2] = 'x';
+    if (vma.vm_flags & VM_MAYSHARE) p[3] = 's';
+    return p;
+  }
+  static std::string flags(const Vma& vma) {
+    static constexpr std::array<std::pair<std::uint64_t, const char*>, 13> kNames = {{
+        {VM_ACCOUNT, "ac "}, {VM_DONTCOPY, "dc "}, {VM_DONTDUMP, "dd "}, {VM_EXEC, "ex "},
+        {VM_GROWSDOWN, "gd "}, {VM_HUGEPAGE, "hg "}, {VM_HUGETLB, "ht "}, {VM_LOCKED, "lo "},
+        {VM_NOHUGEPAGE, "nh "}, {VM_NORESERVE, "nr "}, {VM_READ, "rd "}, {VM_WIPEONFORK, "wf "},
+        {VM_WRITE, "wr "}}};
+    std::string out;
+    for (const auto& [bit, name] : kNames)
+      if (vma.vm_flags & bit) out += name;
+    return out;
+  }
+
+  void add_vma(Mm& mm, const Vma& vma, ProcState& state) {
+    VmaState v;
+    v.start = vma.start.v - kWindowStart;
+    v.end = vma.end.v - kWindowStart;
+    v.perms = perms(vma);
+    v.flags = flags(vma);
+    for (VirtAddr at = vma.start; at < vma.end; at = at + 4096) {
+      const PageView page = mm.pages().look(at);
+      const bool zero = page.kind == PageView::kZero || page.kind == PageView::kHugeZero;
+      const bool present = zero || page.kind == PageView::kBase || page.kind == PageView::kHuge;
+      state.pages += present ? 'p' : '.';
+      if (present && !zero) {
+        v.rss += 4;
+        v.anonymous += 4;
+        if (page.lazyfree && !page.dirty) v.lazyfree += 4;
+        if (page.kind == PageView::kHuge) v.anon_huge += 4;
+      }
+    }
+    state.vmas.push_back(std::move(v));
+  }
+
+  Engine engine_;
+  Kernel kernel_;
+  std::array<Process*, kMaxProcs> procs_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Side> model_side(const std::string& preset) { return std::make_unique<Model>(preset); }
+
+}  // namespace faultline::oracle
