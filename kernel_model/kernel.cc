@@ -6,6 +6,7 @@
 #include "kernel_model/mm/exec_layout.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/phys/page_contents.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
 
@@ -47,6 +48,8 @@ Process& Kernel::create_process(std::string name) {
   set_up_exec_layout(processes_.back()->mm());
   return *processes_.back();
 }
+
+void Kernel::watch_contents() { contents_ = std::make_unique<PageContents>(); }
 
 SharedBandwidth& Kernel::bandwidth(int node) {
   return *bandwidth_[static_cast<std::size_t>(node)];

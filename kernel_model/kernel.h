@@ -22,6 +22,7 @@ namespace faultline::kernel {
 class Kernel;
 class Mm;        // kernel_model/mm/mm.h
 class PhysMem;   // kernel_model/phys/phys_mem.h
+class PageContents;  // kernel_model/phys/page_contents.h
 class MmShared;  // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero
                  // page …)
 struct Vmstat;   // kernel_model/proc/vmstat.h: one uint64 a counter, the kernel's names
@@ -92,6 +93,10 @@ class Kernel {
     return processes_;
   }
 
+  // Contents of frames, for checks; null unless watched from the start.
+  void watch_contents();
+  [[nodiscard]] PageContents* contents() { return contents_.get(); }
+
   // Pages promised to mappings that may not be refused later (vm_committed_as).
   std::uint64_t committed_pages = 0;
 
@@ -103,6 +108,7 @@ class Kernel {
   ArchCentres centres_;
   std::unique_ptr<PhysMem> phys_;
   std::vector<std::unique_ptr<SharedBandwidth>> bandwidth_;
+  std::unique_ptr<PageContents> contents_;
   std::unique_ptr<Vmstat> vmstat_;
   std::unique_ptr<MmShared> mm_shared_;
   std::vector<std::unique_ptr<Process>> processes_;

@@ -107,7 +107,7 @@ FaultResult wp_page_copy(Fault& fault, Table& table, Pte old) {
   if (!page) return FaultResult::kOom;
   const std::uint64_t size = pages.geometry().page_size();
   if (old.none() || old.zero_page()) clear_pages(fault.task, fault.kernel, *page, size);
-  else copy_pages(fault.task, fault.kernel, *page, size);
+  else copy_pages(fault.task, fault.kernel, old.pfn(), *page, size);
   Ptl lock(fault.task, pages, table.page);
   PageTableTree& tree = pages.tree();
   if (tree.find_pte_table(fault.at) != &table || tree.get(table, fault.at).raw() != old.raw()) {

@@ -4,6 +4,7 @@
 #include "kernel_model/mm/clear_page.h"
 
 #include "kernel_model/kernel.h"
+#include "kernel_model/phys/page_contents.h"
 #include "kernel_model/phys/phys_mem.h"
 
 namespace faultline::kernel {
@@ -18,6 +19,8 @@ constexpr Centre kCopyPage{"copy_page", true};
 void clear_pages(Task& task, Kernel& kernel, Pfn pfn, std::uint64_t bytes) {
   const arch::Costs& costs = kernel.profile().costs;
   const Centre& leaf = kernel.centres().clear_page;
+  if (kernel.contents() != nullptr)
+    kernel.contents()->cleared(pfn, bytes >> kernel.profile().geometry.page_shift);
   if (bytes < kSmallClear) {
     task.charge(leaf, clear_time(costs, bytes));
     return;
@@ -31,8 +34,10 @@ void clear_huge_page(Task& task, Kernel& kernel, Pfn head) {
   clear_pages(task, kernel, head, kernel.profile().geometry.pmd_size());
 }
 
-void copy_pages(Task& task, Kernel& kernel, Pfn to, std::uint64_t bytes) {
+void copy_pages(Task& task, Kernel& kernel, Pfn from, Pfn to, std::uint64_t bytes) {
   const arch::Costs& costs = kernel.profile().costs;
+  if (kernel.contents() != nullptr)
+    kernel.contents()->copied(from, to, bytes >> kernel.profile().geometry.page_shift);
   if (bytes < kSmallClear) {
     task.charge(kCopyPage, stream_time(bytes, costs.copy_rate));
     return;

@@ -41,6 +41,6 @@ void clear_pages(Task& task, Kernel& kernel, Pfn pfn, std::uint64_t bytes);
 // As clear_huge_page() (folio_zero_user() from 6.11).
 void clear_huge_page(Task& task, Kernel& kernel, Pfn head);
 // Copies a page or a run of pages.
-void copy_pages(Task& task, Kernel& kernel, Pfn to, std::uint64_t bytes);
+void copy_pages(Task& task, Kernel& kernel, Pfn from, Pfn to, std::uint64_t bytes);
 
 }  // namespace faultline::kernel

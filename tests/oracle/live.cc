@@ -120,10 +120,15 @@ void warm() {
   }
   volatile char stack[32768];
   for (std::size_t i = 0; i < sizeof stack; i += 1024) stack[i] = 1;
+  // Each call once with nothing to do, and an access that faults on nothing, far outside the window.
   for (int i = 0; i < 2; ++i) {
-    static_cast<void>(run_here(Op{.call = Call::kMadvise, .len = 0}));
-    // One page far outside the window: the path of an access that faults on nothing.
-    static_cast<void>(run_here(Op{.call = Call::kRead, .off = kWindowBytes + (1 << 20)}));
+    for (const Call call : {Call::kMmap, Call::kMunmap, Call::kMprotect, Call::kMadvise, Call::kMremap,
+                            Call::kMlock, Call::kMunlock, Call::kMincore, Call::kRead, Call::kWrite}) {
+      Op op;
+      op.call = call;
+      op.off = kWindowBytes + (1 << 20) + 1;
+      static_cast<void>(run_here(op));
+    }
   }
 }
 

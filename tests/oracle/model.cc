@@ -11,6 +11,7 @@
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/invariants.h"
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/phys/page_contents.h"
 #include "kernel_model/presets/presets.h"
 #include "kernel_model/syscall.h"
 #include "tests/oracle/outcome.h"
@@ -37,6 +38,7 @@ class Model final : public Side {
  public:
   explicit Model(const std::string& preset)
       : engine_(one_cpu(), {}), kernel_(engine_, host_profile(), host_config(preset)) {
+    kernel_.watch_contents();
     procs_[0] = &kernel_.create_process("p0");
   }
 
@@ -90,6 +92,7 @@ class Model final : public Side {
     const Signal s = user_access(task, process, page, op.call == Call::kWrite ? Access::kWrite : Access::kRead);
     OpOutcome out;
     if (s != Signal::kNone) out.signal = s == Signal::kBus ? 7 : 11;
+    else if (op.call == Call::kWrite) kernel_.contents()->wrote(process.mm().pages().look(page).pfn, op.value);
     return out;
   }
 
@@ -124,6 +127,7 @@ class Model final : public Side {
       const bool zero = page.kind == PageView::kZero || page.kind == PageView::kHugeZero;
       const bool present = zero || page.kind == PageView::kBase || page.kind == PageView::kHuge;
       state.pages += present ? 'p' : '.';
+      if (present && v.perms[0] == 'r') state.bytes.push_back(zero ? std::uint8_t{0} : kernel_.contents()->byte(page.pfn));
       if (present && !zero) {
         v.rss += 4;
         v.anonymous += 4;
