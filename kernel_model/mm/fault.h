@@ -3,7 +3,7 @@
 // Page faults: from the trap to the page.
 //
 // Stands for: arch fault entry (arch/*/mm/fault.c), handle_mm_fault and below (mm/memory.c,
-// mm/huge_memory.c), v4.15-6.18; the decision order of kernel facts 1.1.
+// mm/huge_memory.c), v4.15-6.18; the order of decisions is do_huge_pmd_anonymous_page()'s.
 #pragma once
 
 #include "kernel_model/types.h"

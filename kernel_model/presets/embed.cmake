@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DOUTPUT=… -DFILES=a.toml;b.toml -P embed.cmake: the files as string literals in one C++ file.
 set(body "")
 foreach(file IN LISTS FILES)
