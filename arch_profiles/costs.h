@@ -56,6 +56,9 @@ enum class Confidence : std::uint8_t { kMeasured, kPublished, kDerived, kAssumed
   X(copy_rate, "copy_page on one core")                                                       \
   X(node_bandwidth, "memory bandwidth of one NUMA node, shared by all that stream")
 
+// "measured", as profiles write it.
+[[nodiscard]] std::string_view confidence_name(Confidence confidence);
+
 struct CostSource {
   std::string unit, source, note;
   Confidence confidence = Confidence::kAssumed;

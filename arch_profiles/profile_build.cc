@@ -143,7 +143,8 @@ NumaNode read_node(const Node& node, std::uint64_t page) {
   const Node* blocks = node.find("free_blocks");
   if (blocks == nullptr) return out;
   for (const Node& count : as_list(*blocks, "nodes.free_blocks"))
-    out.free_blocks.push_back(static_cast<std::uint64_t>(as_integer(count, "nodes.free_blocks", 0)));
+    out.free_blocks.push_back(
+        static_cast<std::uint64_t>(as_integer(count, "nodes.free_blocks", 0)));
   out.free_bytes = 0;
   for (std::size_t order = 0; order < out.free_blocks.size(); ++order)
     out.free_bytes += out.free_blocks[order] * (page << order);
@@ -262,6 +263,10 @@ void read_costs(const Node& table, Profile& profile) {
 }
 
 }  // namespace
+
+std::string_view confidence_name(Confidence confidence) {
+  return kConfidences[static_cast<std::size_t>(confidence)];
+}
 
 std::uint64_t Profile::memory_bytes() const {
   std::uint64_t sum = 0;

@@ -125,8 +125,9 @@ void check_memory(const Profile& p, const Node& tree) {
       impossible(tree, kMemory,
                  size_text(node.free_bytes) + " free of " + size_text(node.memory_bytes));
     if (!can_lie_apart(node, p.geometry))
-      impossible(tree, kMemory, "its free_blocks don't fit a node of " + size_text(node.memory_bytes) +
-                                    " with blocks up to order " + std::to_string(p.geometry.max_order));
+      impossible(tree, kMemory,
+                 "its free_blocks don't fit a node of " + size_text(node.memory_bytes) +
+                     " with blocks up to order " + std::to_string(p.geometry.max_order));
   }
   if (total > (std::uint64_t{1} << p.geometry.pa_bits))
     impossible(tree, kMemory,

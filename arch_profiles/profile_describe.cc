@@ -66,11 +66,11 @@ std::string tables(const Profile& p) {
   for (const TableLevel& level : p.geometry.levels) shift += level.index_bits;
   for (const TableLevel& level : p.geometry.levels) {
     const unsigned entry = shift - level.index_bits;
-    out += fmt::format("  {:<6}{:>6} entries of {:<9} table {:<9}{}\n", level.name,
+    out += fmt::format("  {:<6}{:>6} entries of {:<9} table {}{}\n", level.name,
                        std::uint64_t{1} << level.index_bits,
                        size(std::uint64_t{1} << entry), size(level.table_bytes),
                        level.tables_per_page > 1
-                           ? fmt::format(" {} share a page", level.tables_per_page)
+                           ? fmt::format(", {} share a page", level.tables_per_page)
                            : "");
     shift = entry;
   }
@@ -116,21 +116,15 @@ std::string tlb(const Profile& p) {
   return out;
 }
 
-std::string_view confidence_name(Confidence c) {
-  constexpr std::string_view kNames[] = {"measured", "published", "derived", "assumed",
-                                         "calibration"};
-  return kNames[static_cast<std::size_t>(c)];
-}
-
 std::string cost_line(const Profile& p, std::string_view name, std::string_view text,
                       const std::string& value) {
   const CostSource& source = p.cost_sources.find(std::string(name))->second;
-  return fmt::format("  {:<21}{:>11}  {:<12}{}\n{:36}{}\n", name, value,
+  return fmt::format("  {:<20}{:>10}  {:<12} {}\n{:34} from: {}\n", name, value,
                      confidence_name(source.confidence), text, "", source.source);
 }
 
 std::string costs(const Profile& p) {
-  std::string out = "costs: value, confidence, what it is and where it is from\n";
+  std::string out = "costs\n";
 #define X(name, text)                                                                   \
   out += cost_line(p, #name, text,                                                      \
                    format_quantity(static_cast<std::uint64_t>(p.costs.name.count_ps()), \

@@ -6,23 +6,12 @@
 namespace faultline::scenario {
 namespace {
 
-const char* text_of(arch::Confidence c) {
-  switch (c) {
-    case arch::Confidence::kMeasured: return "measured";
-    case arch::Confidence::kPublished: return "published";
-    case arch::Confidence::kDerived: return "derived";
-    case arch::Confidence::kAssumed: return "assumed";
-    case arch::Confidence::kCalibration: return "calibration";
-  }
-  return "unknown";
-}
-
 CostNote note(const arch::Profile& profile, const char* name, std::uint64_t value,
               Dimension dimension) {
   CostNote n{name, format_quantity(value, dimension), "default", ""};
   const auto source = profile.cost_sources.find(name);
   if (source != profile.cost_sources.end()) {
-    n.confidence = text_of(source->second.confidence);
+    n.confidence = arch::confidence_name(source->second.confidence);
     n.source = source->second.source;
   }
   return n;

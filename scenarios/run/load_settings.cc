@@ -148,7 +148,10 @@ Node nested(std::string_view dotted_key, const Place& key_place, const Node& val
 Machine read_machine(const Node& settings) {
   const Node& table = required_table(settings, "machine");
   arch::check_machine_keys(table);
-  const Node& name = require(table, "profile", "[machine]", arch::list_profiles());
+  const Node* given = table.find("profile");
+  const Node& name = given != nullptr
+                         ? *given
+                         : require(table, "profile", "[machine]", arch::list_profiles());
   const std::string profile = as_text(name, "machine.profile");
   return {profile, arch::load_profile(profile, table, name.place)};
 }

@@ -123,6 +123,21 @@ TEST(Profiles, LayoutsAreThoseOfAStaticProgramAtMain) {
   EXPECT_EQ(layout.vmas[7].name, "[stack]");
 }
 
+TEST(Profiles, DescriptionShowsWhatDecidesResults) {
+  const std::string text = describe(load_profile("arm64-64k-d05"));
+  for (const char* line : {
+           "  huge page (PMD)             512 MiB, order 13, 8192 pages\n",
+           "  pgd       64 entries of 4 TiB     table 512 B\n",
+           "  one PMD lock covers         4 TiB (the whole address space before 5.2)\n",
+           "  khugepaged pages_to_scan    65536 pages (4 GiB each 10 s)\n",
+           "  max_ptes_none/swap/shared   8191 / 1024 / 4096\n",
+           "  node 0                      16 CPUs, 65308 MiB, 64892 MiB free at the start, "
+           "distances 10 15 20 20\n",
+           "  clear_rate             17 GB/s  calibration  clear_page on one core\n",
+       })
+    EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
+}
+
 TEST(Machine, OverridesLieOverTheProfile) {
   const Profile p = load_profile(
       "arm64-64k-d05",
@@ -170,9 +185,10 @@ TEST(Machine, ImpossibleMachinesAreRefused) {
             "m.toml:1:9: nodes: 8 nodes for 4 CPUs; say which is where with node_of_cpu");
   EXPECT_EQ(message("nodes = [{memory = \"1GiB\", free = \"2GiB\"}]"),
             "m.toml:1:9: nodes: 2 GiB free of 1 GiB");
-  EXPECT_EQ(message("nodes = [{memory = \"1GiB\", free_blocks = [0,0,0,0,0,0,0,0,0,0,0,0,3]}]"),
-            "m.toml:1:9: nodes: its free_blocks don't fit a node of 1 GiB with blocks up to "
-            "order 13");
+  EXPECT_EQ(
+      message("nodes = [{memory = \"1GiB\", free_blocks = [0,0,0,0,0,0,0,0,0,0,0,0,3]}]"),
+      "m.toml:1:9: nodes: its free_blocks don't fit a node of 1 GiB with blocks up to "
+      "order 13");
   EXPECT_EQ(message("node_distance = [[11]]"),
             "m.toml:1:17: node_distance: a node's distance to itself is 10");
   EXPECT_EQ(message("memory = \"65KiB\""),
