@@ -69,6 +69,7 @@ void check_invariants(Kernel& kernel) {
     charged += sums_of(process->mm()).charged;
   }
   FAULTLINE_CHECK_EQ(kernel.committed_pages, charged);
+  check_page_invariants(kernel);
 }
 
 }  // namespace faultline::kernel

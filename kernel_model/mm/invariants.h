@@ -16,4 +16,7 @@ void check_invariants(Kernel& kernel);
 // sums.
 void check_vma_invariants(const Mm& mm);
 
+// Page tables, frames and counters of all processes agree.
+void check_page_invariants(Kernel& kernel);
+
 }  // namespace faultline::kernel

@@ -154,24 +154,26 @@ void PageTables::account_table_pages(std::uint64_t before) {
 // pte_alloc_one() and its sisters.  The table is cleared; on POWER (and s390) the mm's next fragment
 // is taken under page_table_lock (get_pte_from_cache()).
 TablePage* PageTables::alloc_table(Task& task, unsigned level) {
-  const std::uint64_t before = tree_.table_pages();
   task.charge(costs_.table_alloc + clear_time(costs_, tree_.shape(level).table_bytes));
-  TablePage* page = nullptr;
   if (tree_.shape(level).tables_per_page > 1) {
     Ptl lock(task, *this, nullptr);
-    page = tree_.alloc_table_page(level, task.node(), task.cpu());
-  } else {
-    task.sync();
-    page = tree_.alloc_table_page(level, task.node(), task.cpu());
+    return take_table_page(task, level);
   }
+  task.sync();
+  return take_table_page(task, level);
+}
+
+TablePage* PageTables::take_table_page(Task& task, unsigned level) {
+  const std::uint64_t before = tree_.table_pages();
+  TablePage* page = tree_.alloc_table_page(level, task.node(), task.cpu());
   account_table_pages(before);
   return page;
 }
 
 void PageTables::free_table(Task& task, TablePage* page) {
-  const std::uint64_t before = tree_.table_pages();
   task.charge(costs_.table_free);
   task.sync();
+  const std::uint64_t before = tree_.table_pages();
   tree_.put_table_page(page, task.cpu());
   account_table_pages(before);
 }

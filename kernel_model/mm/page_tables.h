@@ -117,6 +117,7 @@ class PageTables {
   [[nodiscard]] PageView view_of(Pte entry, bool huge) const;
   void map_page_at_start(const Vma& vma, VirtAddr at, bool in_rss);
   [[nodiscard]] Table* install_table(Task& task, Table& parent, VirtAddr at);
+  [[nodiscard]] TablePage* take_table_page(Task& task, unsigned level);
   void account_table_pages(std::uint64_t before);
   void zap_pmd(MmuGather& tlb, Range range);
   bool zap_huge_pmd(MmuGather& tlb, Table& pmd, Range range);

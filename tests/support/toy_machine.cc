@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/toy_machine.h"
 
+#include "kernel_model/mm/invariants.h"
 #include "kernel_model/presets/presets.h"
 #include "sim/check.h"
 
@@ -41,7 +42,7 @@ arch::Profile toy_profile(unsigned cpus) {
   p.geometry.levels = {{"pgd", 6, 4096, 1}, {"pmd", 6, 4096, 1}, {"pte", 3, 4096, 1}};
   p.layout.task_size = std::uint64_t{1} << 27;
   p.layout.mmap_base = std::uint64_t{1} << 26;
-  p.layout.brk_start = 4 * kMiB;
+  p.layout.brk_start = p.layout.brk = 4 * kMiB;
   p.layout.mmap_min_addr = 65536;
   p.cpus = cpus;
   p.node_of_cpu.assign(cpus, 0);
@@ -76,9 +77,14 @@ void ToyMachine::add(std::function<void(Task&)> body, Duration start) {
   engine.spawn("task", std::move(body), Time(start));
 }
 
+void ToyMachine::run_all() {
+  engine.run();
+  check_invariants(kernel);
+}
+
 void ToyMachine::run(std::function<void(Task&)> body) {
   engine.spawn("task", std::move(body), engine.now());
-  engine.run();
+  run_all();
 }
 
 VirtAddr ToyMachine::mmap(Task& task, std::uint64_t pages, VirtAddr at) {
