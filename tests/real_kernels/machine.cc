@@ -35,9 +35,33 @@ void use_heap_of_probe(arch::Layout& layout, const std::string& note) {
   layout.brk_start = start;
 }
 
+// The native kernel randomises addresses; some tests say where theirs were: "vma a-b" is a
+// mapping right below [vvar], "addr=a" one of 3 GiB that was aligned to 2 MiB below it.
+std::uint64_t top_of_mmap_area(const std::string& note) {
+  const auto vma = note.find("vma ");
+  const auto addr = note.find("addr=0x");
+  if (addr != std::string::npos)
+    return std::stoull(note.substr(addr + 5), nullptr, 16) + (std::uint64_t{3} << 30) +
+           (1 << 20);
+  if (vma == std::string::npos) return 0;
+  return std::stoull(note.substr(note.find('-', vma) + 1), nullptr, 16);
+}
+
+void move_mmap_area(arch::Layout& layout, std::uint64_t top) {
+  const auto vvar = std::ranges::find(layout.vmas, "[vvar]", &arch::LayoutVma::name);
+  FAULTLINE_CHECK(vvar != layout.vmas.end());
+  const std::uint64_t down = vvar->start - top;
+  layout.mmap_base -= down;
+  for (arch::LayoutVma& v : layout.vmas) {
+    if (v.name != "[vvar]" && v.name != "[vdso]") continue;
+    v.start -= down;
+    v.end -= down;
+  }
+}
+
 }  // namespace
 
-arch::Profile profile_of(const DataFile& file, const Case&) {
+arch::Profile profile_of(const DataFile& file, const Case& test) {
   arch::Profile p = arch::load_profile(profile_name(file.name));
   p.cpus = file.cpus;
   p.node_of_cpu.assign(p.cpus, 0);
@@ -47,7 +71,10 @@ arch::Profile profile_of(const DataFile& file, const Case&) {
   p.nodes[0].free_blocks = file.buddyinfo;
   p.node_distance = {{10}};
   if (file.name.ends_with("nothp")) p.geometry.has_thp = false;
-  use_heap_of_probe(p.layout, file.note_of("heap100", "always"));
+  use_heap_of_probe(p.layout, file.note_of("heap100", test.mode));
+  const std::uint64_t top = top_of_mmap_area(test.note);
+  if (file.name == kNativeFile && test.test != "heap100" && top != 0)
+    move_mmap_area(p.layout, top);
   return p;
 }
 

@@ -111,6 +111,91 @@ void malloc3g(Probe& t) {
   t.mark("free");
 }
 
+void dontneed64k(Probe& t) {
+  const auto p = t.mapal(2 * t.U, t.U);
+  t.touch(p, 2 * t.U, t.P);
+  t.mark("touch_2thp");
+  t.advise(p + t.U / 2, t.K, Madvise::kDontneed);
+  t.mark("DONTNEED_64K");
+  t.write(p + t.U / 2);
+  t.mark("retouch");
+  t.advise(p, t.U, Madvise::kDontneed);
+  t.mark("DONTNEED_thp0");
+  t.advise(p + t.U, t.U, Madvise::kDontneed);
+  t.mark("DONTNEED_thp1_intact");
+  t.write(p);
+  t.mark("retouch_thp0");
+}
+
+void munmaphalf(Probe& t) {
+  const auto p = t.mapal(2 * t.U, t.U);
+  t.touch(p, 2 * t.U, t.P);
+  t.mark("touch_2thp");
+  t.unmap(p + t.U / 2, t.U / 2);
+  t.mark("munmap_half_of_thp0");
+  t.unmap(p, t.U / 2);
+  t.mark("munmap_rest_of_thp0");
+  t.unmap(p + t.U, t.U);
+  t.mark("munmap_thp1");
+}
+
+void mprothalf(Probe& t) {
+  const auto p = t.mapal(t.U, t.U);
+  t.touch(p, t.U, t.P);
+  t.mark("touch_thp");
+  t.protect(p + t.U / 2, t.U / 2, kProtRead);
+  t.mark("mprotect_half_RO");
+  t.protect(p + t.U / 2, t.U / 2, kReadWrite);
+  t.mark("mprotect_back_RW");
+  t.write(p + t.U / 2);
+  t.mark("write");
+}
+
+void mremap(Probe& t) {
+  const auto p = t.mapal(2 * t.U, t.U);
+  t.touch(p, t.U, t.P);
+  t.mark("touch_thp");
+  const auto q = t.mapal(2 * t.U, t.U);
+  t.move(p, t.U, q);
+  t.mark("mremap_aligned");
+  const auto z = t.mapal(2 * t.U, t.U);
+  t.move(q, t.U, z + t.P);
+  t.mark("mremap_off_by_page");
+}
+
+void free64k(Probe& t) {
+  const auto p = t.mapal(2 * t.U, t.U);
+  t.touch(p, 2 * t.U, t.P);
+  t.mark("touch_2thp");
+  t.advise(p + t.U / 2, t.K, Madvise::kFree);
+  t.mark("FREE_64K");
+  t.advise(p + t.U, t.U, Madvise::kFree);
+  t.mark("FREE_whole_thp");
+  t.write(p + t.U);
+  t.mark("rewrite_thp1");
+  t.write(p + t.U / 2);
+  t.mark("rewrite_64k");
+}
+
+void collapse(Probe& t) {
+  const auto p = t.mapal(t.U, t.U);
+  t.advise(p, t.U, Madvise::kNohugepage);
+  t.write(p);
+  t.write(p + t.U / 2);
+  t.mark("touch_2_small");
+  t.advise(p, t.U, Madvise::kHugepage);
+  t.advise(p, t.U, Madvise::kCollapse);
+  t.mark("MADV_COLLAPSE");
+}
+
+void populate(Probe& t) {
+  t.map(kGiB, kReadWrite, kAnon | kMapPopulate);
+  t.mark("mmap_POPULATE_1GiB");
+  const auto q = t.mapal(kGiB, t.U);
+  t.advise(q, kGiB, Madvise::kPopulateWrite);
+  t.mark("MADV_POPULATE_WRITE_1GiB_al");
+}
+
 const std::map<std::string, std::function<void(Probe&)>>& table() {
   static const std::map<std::string, std::function<void(Probe&)>> tests = {
       {"null", null},
@@ -124,6 +209,13 @@ const std::map<std::string, std::function<void(Probe&)>>& table() {
       {"readfirst", readfirst},
       {"malloc600", malloc600},
       {"malloc3g", malloc3g},
+      {"dontneed64k", dontneed64k},
+      {"free64k", free64k},
+      {"munmaphalf", munmaphalf},
+      {"mprothalf", mprothalf},
+      {"collapse", collapse},
+      {"mremap", mremap},
+      {"populate", populate},
   };
   return tests;
 }

@@ -108,6 +108,12 @@ void Probe::protect(Addr at, std::uint64_t bytes, unsigned prot) {
   FAULTLINE_CHECK(sys_mprotect(task(), process(), at, bytes, prot) == Errno::kOk);
 }
 
+void Probe::move(Addr from, std::uint64_t bytes, Addr to) {
+  const auto at =
+      sys_mremap(task(), process(), from, bytes, bytes, kMremapMaymove | kMremapFixed, to);
+  FAULTLINE_CHECK(at.ok() && at.value() == to);
+}
+
 void Probe::touch(Addr at, std::uint64_t bytes, std::uint64_t stride) {
   FAULTLINE_CHECK(user_touch(task(), process(), at, bytes, stride, Access::kWrite) ==
                   Signal::kNone);

@@ -40,6 +40,7 @@ class Probe {
   void unmap(Addr at, std::uint64_t bytes);
   int advise(Addr at, std::uint64_t bytes, kernel::Madvise advice);  // errno
   void protect(Addr at, std::uint64_t bytes, unsigned prot);
+  void move(Addr from, std::uint64_t bytes, Addr to);  // mremap(FIXED)
   void touch(Addr at, std::uint64_t bytes, std::uint64_t stride);
   void write(Addr at);
   void read(Addr at);

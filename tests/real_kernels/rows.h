@@ -41,6 +41,8 @@ struct DataFile {
 };
 
 [[nodiscard]] const std::vector<std::string>& file_names();
+// Measured on a machine in use, with randomised addresses.
+inline constexpr const char* kNativeFile = "x86-4k-6.18";
 // Reads tests/real_kernels/data/NAME.jsonl; the tests run in the source folder.
 [[nodiscard]] DataFile read_file(const std::string& name);
 
