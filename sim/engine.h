@@ -9,7 +9,8 @@
 //
 // Model (kernel/sched): a task is woken on its previous CPU if that is idle, else on an
 // idle CPU of the same node, else on the nearest idle CPU, else it joins the shortest
-// queue.  A CPU that would go idle takes a task from the longest queue.  A queue takes
+// queue.  A new task goes to the node with the most idle CPUs (select_task_rq_fair with
+// SD_BALANCE_FORK: the idlest group).  A CPU that would go idle takes a task from the longest queue.  A queue takes
 // turns; no wake-up preemption, no priorities, no affinity, and no balancing beyond that.
 #pragma once
 
@@ -152,6 +153,7 @@ class Engine {
   void place(Task& task, Time when);
   [[nodiscard]] int choose_cpu(const Task& task) const;
   [[nodiscard]] int idle_cpu_near(int cpu) const;
+  [[nodiscard]] int idlest_cpu(int parent_cpu) const;
   [[nodiscard]] int shortest_queue_near(int cpu) const;
   void enqueue(int cpu, Task& task, Time when);
   void put_on(int cpu, Task& task, Time when, Duration latency);

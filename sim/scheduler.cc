@@ -143,6 +143,7 @@ void Engine::place(Task& task, Time when) {
   task.waiting_ = false;
   task.woken_ = true;
   const int cpu = choose_cpu(task);
+  task.placed_ = true;
   if (cpus_[index(cpu)].running == nullptr) {
     put_on(cpu, task, when, costs_.wakeup_latency);
     return;
@@ -154,8 +155,24 @@ void Engine::place(Task& task, Time when) {
 }
 
 int Engine::choose_cpu(const Task& task) const {
+  if (!task.placed_) return idlest_cpu(task.cpu_);
   if (cpus_[index(task.cpu_)].running == nullptr) return task.cpu_;
   return idle_cpus_ > 0 ? idle_cpu_near(task.cpu_) : shortest_queue_near(task.cpu_);
+}
+
+// The first idle CPU of the node that has most of them; of equal nodes the nearest.
+int Engine::idlest_cpu(int parent_cpu) const {
+  int best = -1;
+  std::ptrdiff_t most = 0;
+  for (int node : nodes_by_distance_[index(shape_.node_of_cpu[index(parent_cpu)])]) {
+    const std::vector<int>& cpus = cpus_of_node_[index(node)];
+    const auto idle = [&](int cpu) { return cpus_[index(cpu)].running == nullptr; };
+    const std::ptrdiff_t count = std::count_if(cpus.begin(), cpus.end(), idle);
+    if (count <= most) continue;
+    most = count;
+    best = *std::find_if(cpus.begin(), cpus.end(), idle);
+  }
+  return best >= 0 ? best : shortest_queue_near(parent_cpu);
 }
 
 int Engine::idle_cpu_near(int cpu) const {

@@ -160,6 +160,7 @@ class Task {
   Time entry_time_;
   Time slice_end_;
   Time started_;
+  bool placed_ = false;  // has been put on a CPU before
 
   TaskId id_ = 0;
   std::string name_;

@@ -86,7 +86,7 @@ TEST(Scheduler, NoPreemptionWhileDisabled) {
   engine.run();
 }
 
-TEST(Scheduler, WakesNearThePreviousCpu) {
+TEST(Scheduler, NewTasksSpreadOverTheNodes) {
   // Two nodes of two CPUs, and a far third one.
   Engine engine({.node_of_cpu = {0, 0, 1, 1, 2, 2},
                  .node_distance = {{10, 40, 20}, {40, 10, 20}, {20, 20, 10}}},
@@ -102,7 +102,24 @@ TEST(Scheduler, WakesNearThePreviousCpu) {
     EXPECT_EQ(t.node(), 0);
   });
   engine.run();
-  EXPECT_EQ(where, (std::vector<int>{0, 1, 4, 5, 2, 3}));
+  EXPECT_EQ(where, (std::vector<int>{0, 4, 2, 1, 5, 3}));
+}
+
+TEST(Scheduler, WakesNearThePreviousCpu) {
+  Engine engine({.node_of_cpu = {0, 0, 1, 1}, .node_distance = {{10, 20}, {20, 10}}}, {});
+  engine.spawn("a", [](Task& t) {
+    EXPECT_EQ(t.cpu(), 0);
+    t.sleep(5_ms);  // b has CPU 0 by then
+    EXPECT_EQ(t.cpu(), 1);
+  });
+  engine.spawn(
+      "b",
+      [](Task& t) {
+        EXPECT_EQ(t.cpu(), 0);
+        t.work(10_ms);
+      },
+      Time(1_ms));
+  engine.run();
 }
 
 TEST(Scheduler, ASleeperComesBackToItsCpu) {
