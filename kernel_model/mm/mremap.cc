@@ -15,7 +15,7 @@ namespace faultline::kernel {
 
 namespace {
 
-// Checks that need no lock.
+// Checks that need no lock; see remap_move.cc for those of 6.17.
 Errno check_arguments(const Mm& mm, const MremapArgs& args) {
   constexpr unsigned kAll = kMremapMaymove | kMremapFixed | kMremapDontunmap;
   const bool has_dontunmap = mm.kernel().version() >= 5007;
@@ -129,11 +129,16 @@ SysResult<VirtAddr> do_mremap(Task& task, Mm& mm, const MremapArgs& args,
     return Errno::kEFAULT;
   if ((args.flags & (kMremapFixed | kMremapDontunmap)) != 0)
     return mremap_to(task, mm, args);
-  if (args.old_length >= args.new_length) return shrink(task, mm, args, result);
-  return grow(task, mm, args);
+  return mremap_at(task, mm, args, result);
 }
 
 }  // namespace
+
+SysResult<VirtAddr> mremap_at(Task& task, Mm& mm, const MremapArgs& args,
+                              MunmapResult& result) {
+  if (args.old_length >= args.new_length) return shrink(task, mm, args, result);
+  return grow(task, mm, args);
+}
 
 SysResult<Vma*> vma_to_resize(Mm& mm, const MremapArgs& args) {
   Vma* const vma = mm.vmas.at(args.old_start);
@@ -160,17 +165,20 @@ SysResult<VirtAddr> sys_mremap(Task& task, Process& process, VirtAddr old_start,
   const Scope scope(task, centre::kSysMremap);
 
   MremapArgs args{old_start, old_length, new_length, flags, new_start};
-  // DONTUNMAP compares the lengths as they were given.
-  const bool lengths_differ = old_length != new_length;
-  if ((flags & kMremapDontunmap) != 0 && lengths_differ) return Errno::kEINVAL;
+  const bool checks_first = kernel.version() >= 6017;
+  // Until 6.16 DONTUNMAP compared the lengths as they were given.
+  if (!checks_first && (flags & kMremapDontunmap) != 0 && old_length != new_length)
+    return Errno::kEINVAL;
   args.old_length = page_align(mm, old_length);
   args.new_length = page_align(mm, new_length);
-  if (const Errno error = check_arguments(mm, args); error != Errno::kOk) return error;
+  const Errno error = checks_first ? check_mremap_params(mm, args) : check_arguments(mm, args);
+  if (error != Errno::kOk) return error;
 
   mm.mmap_write_lock(task);
   task.charge(kernel.profile().costs.mmap_base);
   MunmapResult result;
-  const SysResult<VirtAddr> answer = do_mremap(task, mm, args, result);
+  const SysResult<VirtAddr> answer = checks_first ? do_mremap_6_17(task, mm, args, result)
+                                                    : do_mremap(task, mm, args, result);
   unlock_after_munmap(task, mm, result);
   return answer;
 }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernel_model/mm/mmap.h"
 #include "kernel_model/mm/vma.h"
 #include "kernel_model/types.h"
 #include "sim/task.h"
@@ -26,6 +27,14 @@ struct MremapArgs {
 
 // The VMA that holds the old range, if it may get the new length: vma_to_resize().
 [[nodiscard]] SysResult<Vma*> vma_to_resize(Mm& mm, const MremapArgs& args);
+
+// Without a new address: shrinks, grows in place or moves to where there is room.
+SysResult<VirtAddr> mremap_at(Task& task, Mm& mm, const MremapArgs& args, MunmapResult& result);
+
+// 6.17 and later: checks that need no lock, and the call itself.
+[[nodiscard]] Errno check_mremap_params(const Mm& mm, const MremapArgs& args);
+SysResult<VirtAddr> do_mremap_6_17(Task& task, Mm& mm, const MremapArgs& args,
+                                   MunmapResult& result);
 
 // Moves the range to `to`, which is free.  `old` holds it.
 SysResult<VirtAddr> move_vma(Task& task, Mm& mm, Vma& old, const MremapArgs& args,
