@@ -19,7 +19,7 @@ ALLOWED = {
     ),
 }
 # The one bridge between the allocators and the model.
-BRIDGE = "allocator/platform/model."
+BRIDGE = "allocator/platform/model"
 BRIDGE_ALLOWED = ({"allocator", "sim", "kernel_model"}, {"posix", "fmt"})
 
 # Single headers beyond the table: file, header, why.

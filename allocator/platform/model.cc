@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The modelled platform: set-up, system calls, attribution.
+#include "allocator/platform/model.h"
+
+#include <bit>
+
+#include "kernel_model/mm/mm.h"
+
+namespace faultline::alloc {
+namespace {
+
+constexpr Centre kGetrandom{"sys_getrandom", true};
+
+char thp_letter(kernel::ThpEnabled mode) {
+  switch (mode) {
+    case kernel::ThpEnabled::kAlways: return 'a';
+    case kernel::ThpEnabled::kMadvise: return 'm';
+    case kernel::ThpEnabled::kNever: return 'n';
+  }
+  return 'n';
+}
+
+PlatformFacts facts_of(const kernel::Kernel& kernel) {
+  const auto& geometry = kernel.profile().geometry;
+  PlatformFacts f;
+  f.page_size = geometry.page_size();
+  f.thp_size = geometry.has_thp ? geometry.pmd_size() : 0;
+  f.cpus = kernel.profile().cpus;
+  f.thp_mode = thp_letter(kernel.config().thp_enabled);
+  f.hugetlb_default = geometry.hugetlb_sizes.empty() ? 0 : geometry.hugetlb_sizes.front();
+  f.overcommit_memory = kernel.config().overcommit_memory;
+  f.address_bits = geometry.va_bits;
+  return f;
+}
+
+SysValue answer(const kernel::SysResult<kernel::VirtAddr>& r) {
+  return r.ok() ? SysValue{r.value().v, 0} : SysValue{0, static_cast<int>(r.error())};
+}
+
+}  // namespace
+
+ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options)
+    : process_(process),
+      options_(options),
+      facts_(facts_of(process.kernel())),
+      window_(facts_.page_size),
+      page_shift_(process.kernel().profile().geometry.page_shift) {
+  constexpr std::uint64_t kPsPerSecond = 1'000'000'000'000;
+  const std::uint64_t hz = process.kernel().profile().cpu_hz;
+  if (hz != 0) ps_per_instruction_ = (kPsPerSecond << 16) / hz;
+  process.on_discard = [this](kernel::Range r) { window_.discard(r.start.v, r.end.v); };
+  process.on_move = [this](kernel::VirtAddr from, kernel::VirtAddr to, std::uint64_t bytes) {
+    window_.move(from.v, to.v, bytes);
+  };
+}
+
+ModelProcess::~ModelProcess() {
+  process_.on_discard = nullptr;
+  process_.on_move = nullptr;
+}
+
+Model::Model(ModelProcess& process, Task& task) : process_(process), task_(task) {}
+
+SysValue Model::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
+  flush();
+  return answer(kernel::sys_mmap(task_, process_.process_, {hint}, length, prot, flags));
+}
+
+int Model::munmap(Addr start, std::uint64_t length) {
+  flush();
+  return static_cast<int>(kernel::sys_munmap(task_, process_.process_, {start}, length));
+}
+
+int Model::mprotect(Addr start, std::uint64_t length, unsigned prot) {
+  flush();
+  return static_cast<int>(kernel::sys_mprotect(task_, process_.process_, {start}, length, prot));
+}
+
+int Model::madvise(Addr start, std::uint64_t length, int advice) {
+  flush();
+  return static_cast<int>(kernel::sys_madvise(task_, process_.process_, {start}, length,
+                                              static_cast<kernel::Madvise>(advice)));
+}
+
+SysValue Model::mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags) {
+  flush();
+  return answer(kernel::sys_mremap(task_, process_.process_, {start}, old_length, length, flags));
+}
+
+// As a libc does it: what the kernel answers tells whether the break moved.
+SysValue Model::sbrk(std::int64_t delta) {
+  flush();
+  Addr& here = process_.break_;
+  if (here == 0) here = kernel::sys_brk(task_, process_.process_, {0}).v;
+  const Addr old = here;
+  const Addr wanted = old + static_cast<std::uint64_t>(delta);
+  if (delta == 0) return {old, 0};
+  if ((delta > 0) != (wanted > old)) return {0, sys::kENOMEM};
+  here = kernel::sys_brk(task_, process_.process_, {wanted}).v;
+  if (here < wanted) return {0, sys::kENOMEM};
+  return {old, 0};
+}
+
+void Model::usleep(std::uint64_t microseconds) {
+  flush();
+  kernel::sys_nanosleep(task_, process_.process_, Duration::us(static_cast<std::int64_t>(microseconds)));
+}
+
+// A fixed function of the seed (splitmix64): the key's value decides nothing but must not vary.
+std::uint64_t Model::random_key() {
+  flush();
+  const Scope entry(task_, process_.process_.kernel().centres().syscall_entry);
+  task_.charge(kGetrandom, process_.process_.kernel().profile().costs.syscall_entry_exit);
+  std::uint64_t z = process_.options_.seed + 0x9e37'79b9'7f4a'7c15;
+  z = (z ^ z >> 30) * 0xbf58'476d'1ce4'e5b9;
+  z = (z ^ z >> 27) * 0x94d0'49bb'1331'11eb;
+  return z ^ z >> 31;
+}
+
+ModelLock& Model::lock_at(Addr at, const char* name) {
+  access(at, kernel::Access::kWrite);
+  return process_.locks_.try_emplace(at, name).first->second;
+}
+
+Addr Model::static_storage(std::uint64_t n) {
+  constexpr std::uint64_t kCacheLine = 64;
+  const Addr at = kStorageStart + process_.storage_used_;
+  process_.storage_used_ += (n + kCacheLine - 1) & ~(kCacheLine - 1);
+  FAULTLINE_CHECK_LE(kStorageStart + process_.storage_used_, kStorageEnd);
+  return at;
+}
+
+void Model::find_step(Step& step, const Place& place) {
+  const Centre* centre = nullptr;
+  for (const auto& [known, its_centre] : process_.centres_)
+    if (known == &place) centre = &its_centre;
+  if (centre == nullptr)
+    centre = &process_.centres_.emplace_back(&place, Centre{place.name, false}).second;
+  step = {task_.where(), &place, task_.below(*centre)};
+}
+
+}  // namespace faultline::alloc

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The modelled world: the one bridge from allocators and workloads to the modelled kernel.
+//
+// A ModelProcess joins a process of the modelled kernel with host memory that holds its bytes; a
+// Model is one task's view of it.  System calls go through kernel_model/syscall.h.  A load or store
+// is a look into a cache of pages that may be accessed; what misses asks the page tables, and what
+// they don't allow faults.  Pages that are only touched never cost the host memory.
+//
+// Model: loads, stores and atomics take no time beyond the instructions that `cycles` names, which
+// count them; one instruction takes one cycle.  Misses of the data caches are not modelled.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "allocator/platform.h"
+#include "allocator/platform/model_lock.h"
+#include "allocator/platform/window.h"
+#include "kernel_model/kernel.h"
+#include "kernel_model/syscall.h"
+#include "sim/check.h"
+#include "sim/task.h"
+
+namespace faultline::alloc {
+
+class Model;
+
+// Which thread stacks a libc keeps for later threads, and what it takes from the system for one.
+struct ModelOptions {
+  std::uint64_t seed = 1;                                  // of random_key
+  std::uint64_t stack_bytes = std::uint64_t{8} << 20;      // ulimit -s
+  std::uint64_t stack_cache_bytes = std::uint64_t{40} << 20;
+};
+
+// The modelled program touched what it may not, or was killed for want of memory.  Leaves Engine::run.
+class ProgramKilled : public std::runtime_error {
+ public:
+  ProgramKilled(kernel::Signal by, Addr where, const std::string& message)
+      : std::runtime_error(message), signal(by), at(where) {}
+  kernel::Signal signal;
+  Addr at;
+};
+
+class ModelProcess {
+ public:
+  // `process` must outlive the object, and its kernel's engine, too.
+  explicit ModelProcess(kernel::Process& process, const ModelOptions& options = {});
+  ~ModelProcess();
+  ModelProcess(const ModelProcess&) = delete;
+  ModelProcess& operator=(const ModelProcess&) = delete;
+
+  [[nodiscard]] kernel::Process& process() const { return process_; }
+  [[nodiscard]] const PlatformFacts& facts() const { return facts_; }
+  [[nodiscard]] std::uint64_t host_pages() const { return window_.backed_pages(); }
+
+ private:
+  friend class Model;
+  friend class ModelThreads;
+  // "This page may be accessed": valid while the process's generation is the one noted.
+  struct PageEntry {
+    std::uint64_t page_rw = 0;   // page number * 2 + writable
+    std::uint64_t generation = ~std::uint64_t{0};
+  };
+  static constexpr std::size_t kPageEntries = 4096;
+
+  kernel::Process& process_;
+  ModelOptions options_;
+  PlatformFacts facts_;
+  Window window_;
+  unsigned page_shift_;
+  std::array<PageEntry, kPageEntries> pages_{};
+  Addr break_ = 0;             // libc's __curbrk: 0 until the kernel was asked
+  bool multi_threaded_ = false;
+  std::uint64_t storage_used_ = 0;
+  std::uint64_t ps_per_instruction_ = 0;  // in units of 2^-16 ps
+  ThreadHooks<Model> hooks_;
+  std::map<Addr, ModelLock> locks_;
+  std::deque<std::pair<const Place*, Centre>> centres_;  // by first use
+  struct Stack {
+    Addr start = 0;
+    std::uint64_t bytes = 0;
+    Addr block = 0;            // what the create hook gave
+  };
+  std::vector<Stack> stacks_;  // kept for later threads, oldest first
+  unsigned threads_made_ = 0;
+};
+
+class Model {
+ public:
+  using Lock = ModelLock;
+
+  // Stands one level deeper in the attribution while it lives.
+  class Frame {
+   public:
+    Frame(Model& m, const Place& place) : m_(m), saved_(m.task_.where()) {
+      m.flush();
+      m.task_.stand_at(m.below(place));
+    }
+    ~Frame() {
+      m_.flush();
+      m_.task_.stand_at(saved_);
+    }
+    Frame(const Frame&) = delete;
+    Frame& operator=(const Frame&) = delete;
+
+   private:
+    Model& m_;
+    CentreTree::Node* saved_;
+  };
+
+  Model(ModelProcess& process, Task& task);
+  ~Model() { flush(); }
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  [[nodiscard]] const PlatformFacts& facts() const { return process_.facts_; }
+  [[nodiscard]] Task& task() const { return task_; }
+
+  SysValue mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags);
+  int munmap(Addr start, std::uint64_t length);
+  int mprotect(Addr start, std::uint64_t length, unsigned prot);
+  int madvise(Addr start, std::uint64_t length, int advice);
+  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags);
+  SysValue sbrk(std::int64_t delta);
+  void usleep(std::uint64_t microseconds);
+  std::uint64_t random_key();
+
+  template <typename T>
+  [[nodiscard]] T load(Addr at) {
+    const ModelProcess::PageEntry& e = entry(at);
+    if ((e.page_rw | 1) != (page(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
+      admit(at, kernel::Access::kRead);
+    T v;
+    std::memcpy(&v, process_.window_.host(at), sizeof v);
+    return v;
+  }
+  template <typename T>
+  void store(Addr at, T v) {
+    const ModelProcess::PageEntry& e = entry(at);
+    if (e.page_rw != (page(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
+      admit(at, kernel::Access::kWrite);
+    std::memcpy(process_.window_.host(at), &v, sizeof v);
+  }
+  void touch(Addr start, std::uint64_t length, Touch kind);
+  void set(Addr to, std::uint8_t byte, std::uint64_t n);
+  void copy(Addr to, Addr from, std::uint64_t n);
+  void cycles(std::uint64_t n) { pending_ += n; }
+
+  std::uint64_t atomic_load(Addr at) { synchronise(); return load<std::uint64_t>(at); }
+  void atomic_store(Addr at, std::uint64_t v) { synchronise(); store(at, v); }
+  std::uint64_t atomic_add(Addr at, std::uint64_t n);
+  std::uint64_t atomic_exchange(Addr at, std::uint64_t v);
+  bool compare_exchange(Addr at, std::uint64_t expected, std::uint64_t desired);
+
+  void lock(Lock& lock) { flush(); lock.lock(task_, process_.process_); }
+  bool try_lock(Lock& lock) { flush(); return lock.try_lock(task_, process_.process_); }
+  void unlock(Lock& lock) { flush(); lock.unlock(task_, process_.process_); }
+  Lock& lock_at(Addr at, const char* name);
+
+  ThreadWords& thread_words() { return words_; }
+  [[nodiscard]] bool multi_threaded() const { return process_.multi_threaded_; }
+  Addr static_storage(std::uint64_t n);
+  void set_thread_hooks(const ThreadHooks<Model>& hooks) { process_.hooks_ = hooks; }
+  void run_threads(unsigned count, void (*body)(Model&, unsigned, void*), void* arg);
+
+ private:
+  friend class ModelThreads;
+  // Static storage lies where no mapping can: its offset in the window is below mmap_min_addr.
+  static constexpr Addr kStorageBit = Addr{1} << 62;
+  static constexpr Addr kStorageStart = kStorageBit + 0x1000, kStorageEnd = kStorageBit + 0x1'0000;
+
+  [[nodiscard]] std::uint64_t page(Addr at) const { return at >> process_.page_shift_; }
+  [[nodiscard]] std::uint64_t generation() const { return process_.process_.access_generation; }
+  ModelProcess::PageEntry& entry(Addr at) {
+    return process_.pages_[page(at) % ModelProcess::kPageEntries];
+  }
+  // Makes the page of `at` accessible, faulting if need be, and its bytes usable on the host.
+  void admit(Addr at, kernel::Access access);
+  // As admit, without bytes on the host.
+  void access(Addr at, kernel::Access access);
+  void own_word(Addr at);
+  [[noreturn]] void killed(kernel::Signal signal, Addr at, kernel::Access access);
+
+  // Books the computation since the last time where the task stands now.
+  void flush() {
+    if (pending_ == 0) return;
+    task_.charge(Duration::ps(static_cast<std::int64_t>(pending_ * process_.ps_per_instruction_ >> 16)));
+    pending_ = 0;
+  }
+  void synchronise() {
+    flush();
+    task_.sync();
+  }
+  void charge_bytes(std::uint64_t n, std::uint64_t rate);
+  [[nodiscard]] std::uint64_t room_in_page(Addr at) const {
+    return facts().page_size - (at & (facts().page_size - 1));
+  }
+
+  struct Step {
+    const CentreTree::Node* from = nullptr;
+    const Place* place = nullptr;
+    CentreTree::Node* to = nullptr;
+  };
+  CentreTree::Node* below(const Place& place) {
+    Step& step = steps_[(reinterpret_cast<std::uintptr_t>(task_.where()) / sizeof(CentreTree::Node) +
+                         reinterpret_cast<std::uintptr_t>(&place) / sizeof(Place)) % steps_.size()];
+    if (step.from != task_.where() || step.place != &place) [[unlikely]] find_step(step, place);
+    return step.to;
+  }
+  void find_step(Step& step, const Place& place);
+
+  ModelProcess& process_;
+  Task& task_;
+  std::uint64_t pending_ = 0;     // instructions not booked yet
+  ThreadWords words_;
+  std::array<Step, 64> steps_{};  // where places lie in the attribution tree; a cache
+};
+
+static_assert(ThreadedPlatform<Model>);
+
+}  // namespace faultline::alloc
