@@ -58,6 +58,8 @@ struct KernelConfig {
   bool mmap_charges_before_unmap =
       false;  // key: mm.mmap_charges_before_unmap (6.12): a refused
               // MAP_FIXED leaves what it would have replaced
+  bool pt_reclaim = false;  // key: mm.pt_reclaim (6.14, x86-64): MADV_DONTNEED of a whole PMD
+                            // range frees the PTE table it leaves empty
   bool mprotect_uncharges =
       false;  // key: mm.mprotect_uncharges (6.7): unfaulted, made read-only
   // Huge pages.

@@ -21,7 +21,7 @@ Errno madvise_dontneed(Task& task, Mm& mm, Vma& vma, Range part, Madvise advice)
   if (!pages_may_go(vma, advice)) return Errno::kEINVAL;
   const Scope scope(task, centre::kMadviseDontneed);
   if ((vma.vm_flags & VM_SHARED) == 0) mm.process().discarded(part);
-  mm.pages().zap_page_range(task, vma, part);
+  mm.pages().zap_page_range(task, vma, part, ZapTables::kReclaim);
   return Errno::kOk;
 }
 

@@ -34,6 +34,9 @@ struct PageView {
   bool operator==(const PageView&) const = default;
 };
 
+// What a zap does with page tables that it leaves empty; kReclaim if the kernel has PT_RECLAIM.
+enum class ZapTables : std::uint8_t { kKeep, kReclaim };
+
 class PageTables {
  public:
   PageTables(Kernel& kernel, Mm& mm);
@@ -54,7 +57,7 @@ class PageTables {
   // unmap_vmas: clears `range` of `vma`, splitting PMD-mapped huge pages at its edges, flushing TLBs,
   // freeing the pages after the flush in mmu_gather batches.  Callers have told the process that the
   // contents go (Process::discarded).  True if it flushed.
-  bool zap_page_range(Task& task, Vma& vma, Range range);
+  bool zap_page_range(Task& task, Vma& vma, Range range, ZapTables tables = ZapTables::kKeep);
   // free_pgtables: frees the tables that lie wholly in [floor, ceiling) around the unmapped `range`;
   // floor and ceiling are the ends of the neighbouring VMAs (0 and 0 if there are none).
   // `flushed`: the zap of the same mmu_gather has flushed already.
@@ -120,6 +123,7 @@ class PageTables {
   [[nodiscard]] TablePage* take_table_page(Task& task, unsigned level);
   void account_table_pages(std::uint64_t before);
   void zap_pmd(MmuGather& tlb, Range range);
+  void try_to_free_pte(MmuGather& tlb, VirtAddr at);
   bool zap_huge_pmd(MmuGather& tlb, Table& pmd, Range range);
   void zap_pte_range(MmuGather& tlb, Range range);
   bool free_tables_below(MmuGather& tlb, Table& table, Range range, VirtAddr floor, VirtAddr ceiling);

@@ -3,10 +3,11 @@
 // Unmapping a range of pages: munmap, MADV_DONTNEED, exit.
 //
 // A huge page inside the range goes whole; one that the range's edge cuts is split first and loses
-// only the covered pieces, which frees nothing until its last piece goes.
+// only the covered pieces, which frees nothing until its last piece goes.  MADV_DONTNEED may free
+// the PTE table that it leaves empty, so that the next fault can be a huge one again (PT_RECLAIM).
 //
 // Stands for: unmap_page_range(), zap_pmd_range(), zap_pte_range() (mm/memory.c), zap_huge_pmd()
-// (mm/huge_memory.c), v4.15-6.18.
+// (mm/huge_memory.c), v4.15-6.18; try_to_free_pte() (mm/pt_reclaim.c, v6.14-6.18).
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
@@ -54,8 +55,10 @@ std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index
 
 }  // namespace
 
-bool PageTables::zap_page_range(Task& task, Vma& vma, Range range) {
+bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapTables tables) {
   static_cast<void>(vma);
+  const bool reclaim = tables == ZapTables::kReclaim && kernel_.config().pt_reclaim &&
+                       kernel_.profile().isa == arch::Isa::kX86_64;
   Scope scope(task, kUnmapPageRange);
   task.sync();
   const auto walked = static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
@@ -66,10 +69,21 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range) {
   while (at < range.end) {
     const VirtAddr end = std::min(range.end, pmd_range(at).end);
     zap_pmd(tlb, {at, end});
+    if (reclaim && end - at == geometry_.pmd_size()) try_to_free_pte(tlb, at);
     at = tree_.next_in_use(end, range.end, tree_.pmd_level());
   }
   tlb.flush();
   return tlb.has_flushed();
+}
+
+// Both locks of an empty table are at hand at once, or the table stays.
+void PageTables::try_to_free_pte(MmuGather& tlb, VirtAddr at) {
+  Table* const pmd = tree_.find_pmd_table(at);
+  if (pmd == nullptr || !tree_.get(*pmd, at).is_table()) return;
+  Ptl lock(tlb.task(), *this, pmd_lock_page(*pmd));
+  Table* const table = tree_.find_pte_table(at);
+  if (table == nullptr || table->used != 0) return;
+  tlb.remove_table(tree_.detach(*table));
 }
 
 // zap_pmd_range(), one entry.

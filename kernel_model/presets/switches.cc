@@ -123,6 +123,7 @@ constexpr Switch kSwitches[] = {
                                "munmap zaps under mmap_lock for read"),
     choice<&C::overcommit, kOvercommit>("mm.overcommit_heuristic",
                                         "what overcommit mode 0 refuses"),
+    flag<&C::pt_reclaim>("mm.pt_reclaim", "MADV_DONTNEED frees page tables it leaves empty (x86-64)"),
     number<&C::stack_guard_gap, 0, 1 << 20>("mm.stack_guard_gap",
                                             "pages kept below a stack"),
     number<&C::lru_batch, 1, 1024>("phys.lru_batch", "pages that wait per CPU for the LRU"),

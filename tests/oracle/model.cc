@@ -92,8 +92,14 @@ class Model final : public Side {
     const Signal s = user_access(task, process, page, op.call == Call::kWrite ? Access::kWrite : Access::kRead);
     OpOutcome out;
     if (s != Signal::kNone) out.signal = s == Signal::kBus ? 7 : 11;
-    else if (op.call == Call::kWrite) kernel_.contents()->wrote(process.mm().pages().look(page).pfn, op.value);
+    else if (op.call == Call::kWrite) kernel_.contents()->wrote(frame(process.mm().pages().look(page), page), op.value);
     return out;
+  }
+
+  // Of a huge page the frame under `at`.
+  static Pfn frame(const PageView& page, VirtAddr at) {
+    if (page.kind != PageView::kHuge) return page.pfn;
+    return Pfn{page.pfn.v + static_cast<std::uint32_t>(at.v / 4096 % 512)};
   }
 
   static std::string perms(const Vma& vma) {
@@ -127,7 +133,7 @@ class Model final : public Side {
       const bool zero = page.kind == PageView::kZero || page.kind == PageView::kHugeZero;
       const bool present = zero || page.kind == PageView::kBase || page.kind == PageView::kHuge;
       state.pages += present ? 'p' : '.';
-      if (present && v.perms[0] == 'r') state.bytes.push_back(zero ? std::uint8_t{0} : kernel_.contents()->byte(page.pfn));
+      if (present && v.perms[0] == 'r') state.bytes.push_back(zero ? std::uint8_t{0} : kernel_.contents()->byte(frame(page, at)));
       if (present && !zero) {
         v.rss += 4;
         v.anonymous += 4;
