@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "kernel_model/types.h"
 #include "sim/task.h"
@@ -30,6 +32,18 @@ SysResult<VirtAddr> sys_mremap(Task& task, Process& process, VirtAddr old_start,
 // The raw call: answers the new break, or the old one if it could not be moved; never an
 // errno.
 VirtAddr sys_brk(Task& task, Process& process, VirtAddr new_break);
+enum class MlockMode : std::uint8_t { kNow, kOnfault };  // MLOCK_ONFAULT of mlock2
+SysStatus sys_mlock(Task& task, Process& process, VirtAddr start, std::uint64_t length,
+                    MlockMode mode = MlockMode::kNow);
+SysStatus sys_munlock(Task& task, Process& process, VirtAddr start, std::uint64_t length);
+// Appends 1 or 0 for each page to `present`; what came before an error is there.
+SysStatus sys_mincore(Task& task, Process& process, VirtAddr start, std::uint64_t length,
+                      std::vector<std::uint8_t>& present);
+// prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, …); an empty name takes it away.
+SysStatus sys_prctl_set_vma_anon_name(Task& task, Process& process, VirtAddr start,
+                                      std::uint64_t length, std::string_view name);
+// prctl(PR_SET_THP_DISABLE).
+SysStatus sys_prctl_set_thp_disable(Task& task, Process& process, bool disable);
 // clock_nanosleep as usleep makes it.
 void sys_nanosleep(Task& task, Process& process, Duration d);
 void sys_sched_yield(Task& task, Process& process);

@@ -17,6 +17,8 @@ std::string_view errno_name(Errno e) {
       return "EINTR";
     case Errno::kENXIO:
       return "ENXIO";
+    case Errno::kEBADF:
+      return "EBADF";
     case Errno::kEAGAIN:
       return "EAGAIN";
     case Errno::kENOMEM:

@@ -36,7 +36,7 @@ struct Pfn {
 };
 
 enum class Errno : int {
-  kOk = 0, kEPERM = 1, kESRCH = 3, kEINTR = 4, kENXIO = 6, kEAGAIN = 11, kENOMEM = 12, kEACCES = 13,
+  kOk = 0, kEPERM = 1, kESRCH = 3, kEINTR = 4, kENXIO = 6, kEBADF = 9, kEAGAIN = 11, kENOMEM = 12, kEACCES = 13,
   kEFAULT = 14, kEBUSY = 16, kEEXIST = 17, kENODEV = 19, kEINVAL = 22, kENOSYS = 38,
   kEHWPOISON = 133,
 };
@@ -62,7 +62,7 @@ using SysStatus = Errno;
 enum Prot : unsigned { kProtNone = 0, kProtRead = 1, kProtWrite = 2, kProtExec = 4 };
 enum MapFlags : unsigned {
   kMapShared = 0x01, kMapPrivate = 0x02, kMapFixed = 0x10, kMapAnonymous = 0x20,
-  kMapGrowsdown = 0x100, kMapLocked = 0x2000, kMapNoreserve = 0x4000, kMapPopulate = 0x8000, kMapStack = 0x20000, kMapHugetlb = 0x40000,
+  kMapGrowsdown = 0x100, kMapLocked = 0x2000, kMapNoreserve = 0x4000, kMapPopulate = 0x8000, kMapNonblock = 0x10000, kMapStack = 0x20000, kMapHugetlb = 0x40000,
   kMapFixedNoreplace = 0x100000,
 };
 inline constexpr unsigned kMapHugeShift = 26;

@@ -7,6 +7,7 @@
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
+#include "kernel_model/mm/populate.h"
 #include "kernel_model/mm/vma_ops.h"
 #include "kernel_model/syscall.h"
 
@@ -62,6 +63,7 @@ VirtAddr sys_brk(Task& task, Process& process, VirtAddr new_break) {
   task.charge(kernel.profile().costs.brk_base);
 
   MunmapResult shrunk;
+  Range grown{};
   if (new_break >= mm.start_brk) {
     const VirtAddr old_end{page_align(mm, mm.brk.v)};
     const VirtAddr new_end{page_align(mm, new_break.v)};
@@ -70,12 +72,18 @@ VirtAddr sys_brk(Task& task, Process& process, VirtAddr new_break) {
       shrunk = do_munmap(task, mm, new_end, old_end - new_end, MunmapLock::kDowngrade);
       error = shrunk.error;
     } else if (new_end != old_end) {
-      error = grow(task, mm, {old_end, new_end});
+      grown = {old_end, new_end};
+      error = grow(task, mm, grown);
     }
-    if (error == Errno::kOk) mm.brk = new_break;
+    if (error == Errno::kOk)
+      mm.brk = new_break;
+    else
+      grown = {};
   }
   const VirtAddr answer = mm.brk;
+  const bool populate = !grown.empty() && (mm.def_flags & VM_LOCKED) != 0;
   unlock_after_munmap(task, mm, shrunk);
+  if (populate) static_cast<void>(mm_populate(task, mm, grown));
   return answer;
 }
 

@@ -9,6 +9,7 @@
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
+#include "kernel_model/mm/populate.h"
 #include "kernel_model/syscall.h"
 
 namespace faultline::kernel {
@@ -48,7 +49,17 @@ bool try_under_vma_lock(Task& task, Mm& mm, Range range, Madvise advice, Errno& 
   return inside;
 }
 
+Errno populate_under_lock(Task& task, Mm& mm, Range range, Madvise advice) {
+  const Access access = advice == Madvise::kPopulateWrite ? Access::kWrite : Access::kRead;
+  mm.mmap_read_lock(task);
+  const Errno error = madvise_populate(task, mm, range, access);
+  mm.mmap_read_unlock(task);
+  return error;
+}
+
 Errno do_madvise(Task& task, Mm& mm, Range range, Madvise advice) {
+  if (advice == Madvise::kPopulateRead || advice == Madvise::kPopulateWrite)
+    return populate_under_lock(task, mm, range, advice);
   const AdviceLock lock = advice_lock(mm.kernel(), advice);
   Errno error = Errno::kOk;
   if (lock == AdviceLock::kVmaRead && try_under_vma_lock(task, mm, range, advice, error))

@@ -66,14 +66,15 @@ bool advice_known(const Kernel& kernel, Madvise advice) {
     case Madvise::kWipeonfork:
     case Madvise::kKeeponfork:
       return kernel.version() >= 4014;
+    case Madvise::kPopulateRead:
+    case Madvise::kPopulateWrite:
+      return kernel.version() >= 5014;
     case Madvise::kDontneedLocked:
       return kernel.version() >= 5018;
     // Model: not there yet, whatever the version.
     case Madvise::kFree:
     case Madvise::kCold:
     case Madvise::kPageout:
-    case Madvise::kPopulateRead:
-    case Madvise::kPopulateWrite:
     case Madvise::kCollapse:
     case Madvise::kGuardInstall:
     case Madvise::kGuardRemove:

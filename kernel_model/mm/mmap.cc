@@ -11,6 +11,7 @@
 #include "kernel_model/mm/accounting.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/populate.h"
 #include "kernel_model/mm/unmapped_area.h"
 #include "kernel_model/mm/vma_ops.h"
 #include "kernel_model/syscall.h"
@@ -134,6 +135,11 @@ Errno hugetlb_unavailable(const Mm& mm, unsigned flags) {
                                                                       : Errno::kENOMEM;
 }
 
+bool wants_populate(const Mm& mm, VirtAddr mapped, unsigned flags) {
+  if ((flags & (kMapPopulate | kMapNonblock)) == kMapPopulate) return true;
+  return (mm.vmas.at(mapped)->vm_flags & VM_LOCKED) != 0;
+}
+
 }  // namespace
 
 std::uint64_t calc_vm_flags(const Mm& mm, unsigned prot, unsigned flags) {
@@ -157,7 +163,12 @@ SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint,
   const Scope pgoff(task, centre::kVmMmapPgoff);
   mm.mmap_write_lock(task);
   const SysResult<VirtAddr> result = do_mmap(task, mm, hint, length, prot, flags);
+  const bool populate = result.ok() && wants_populate(mm, result.value(), flags);
   mm.mmap_write_unlock(task);
+  // What can't be had is left to faults: the mapping stands.
+  if (populate)
+    static_cast<void>(
+        mm_populate(task, mm, {result.value(), result.value() + page_align(mm, length)}));
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
+#include "kernel_model/mm/populate.h"
 #include "kernel_model/mm/vma_ops.h"
 #include "kernel_model/syscall.h"
 
@@ -62,6 +63,10 @@ Errno mprotect_fixup(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t ne
   mm.pages().change_protection(task, *vma, part, new_flags);
   vm_stat_account(mm, old_flags, -static_cast<std::int64_t>(pages));
   vm_stat_account(mm, new_flags, static_cast<std::int64_t>(pages));
+  // Locked memory is all there: what becomes writable is copied now.
+  if ((old_flags & (VM_WRITE | VM_SHARED | VM_LOCKED)) == VM_LOCKED &&
+      (new_flags & VM_WRITE) != 0)
+    static_cast<void>(populate_vma_page_range(task, mm, *vma, part));
   return Errno::kOk;
 }
 

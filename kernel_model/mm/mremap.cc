@@ -7,6 +7,7 @@
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
+#include "kernel_model/mm/populate.h"
 #include "kernel_model/mm/unmapped_area.h"
 #include "kernel_model/mm/vma_ops.h"
 #include "kernel_model/syscall.h"
@@ -179,7 +180,12 @@ SysResult<VirtAddr> sys_mremap(Task& task, Process& process, VirtAddr old_start,
   MunmapResult result;
   const SysResult<VirtAddr> answer = checks_first ? do_mremap_6_17(task, mm, args, result)
                                                     : do_mremap(task, mm, args, result);
+  const bool populate = answer.ok() && args.new_length > args.old_length &&
+                        (mm.vmas.at(answer.value())->vm_flags & VM_LOCKED) != 0;
   unlock_after_munmap(task, mm, result);
+  if (populate)
+    static_cast<void>(mm_populate(
+        task, mm, {answer.value() + args.old_length, answer.value() + args.new_length}));
   return answer;
 }
 
