@@ -172,14 +172,15 @@ SysResult<VirtAddr> sys_mremap(Task& task, Process& process, VirtAddr old_start,
     return Errno::kEINVAL;
   args.old_length = page_align(mm, old_length);
   args.new_length = page_align(mm, new_length);
-  const Errno error = checks_first ? check_mremap_params(mm, args) : check_arguments(mm, args);
+  const Errno error =
+      checks_first ? check_mremap_params(mm, args) : check_arguments(mm, args);
   if (error != Errno::kOk) return error;
 
   mm.mmap_write_lock(task);
   task.charge(kernel.profile().costs.mmap_base);
   MunmapResult result;
   const SysResult<VirtAddr> answer = checks_first ? do_mremap_6_17(task, mm, args, result)
-                                                    : do_mremap(task, mm, args, result);
+                                                  : do_mremap(task, mm, args, result);
   const bool populate = answer.ok() && args.new_length > args.old_length &&
                         (mm.vmas.at(answer.value())->vm_flags & VM_LOCKED) != 0;
   unlock_after_munmap(task, mm, result);
