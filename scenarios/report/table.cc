@@ -48,8 +48,10 @@ std::string wrap(const std::string& text, const std::string& first, std::size_t 
   std::string out, line = first;
   bool empty = true;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
     const std::string word = text.substr(at, end - at);
+    at = end + 1;
+    if (word.empty()) continue;
     if (!empty && width_of(line) + 1 + width_of(word) > width) {
       out += line + "\n";
       line = other;
@@ -57,7 +59,6 @@ std::string wrap(const std::string& text, const std::string& first, std::size_t 
     }
     line += (empty ? "" : " ") + word;
     empty = false;
-    at = end + 1;
   }
   return out + line + "\n";
 }

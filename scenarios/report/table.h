@@ -26,7 +26,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// `text` broken at spaces into lines of at most `width`; the first starts with `first`, the others
+// `text` broken at spaces and newlines into lines of at most `width`; the first starts with `first`, the others
 // with as many spaces.
 [[nodiscard]] std::string wrap(const std::string& text, const std::string& first, std::size_t width);
 

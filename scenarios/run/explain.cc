@@ -46,12 +46,12 @@ std::string where_cpu_time_went(const Evidence& run) {
 
 std::string how_parallel(const Evidence& run) {
   std::string s = "On average " + say_ratio(run.busy(), run.elapsed) + " of " +
-                  std::to_string(run.cpus) + " CPUs are busy: of their lives the " +
-                  std::to_string(run.tasks) + " tasks spend " + say_percent(run.busy(), run.lives()) +
-                  " on a CPU";
+                  std::to_string(run.cpus) + " CPUs are busy; " +
+                  (run.tasks == 1 ? "the one task spends " : "the " + std::to_string(run.tasks) + " tasks spend ") +
+                  say_percent(run.busy(), run.lives()) + " of all time on a CPU";
   const std::pair<Duration, const char*> states[] = {{run.lock_wait, "asleep waiting for a lock"},
                                                      {run.runnable, "waiting for a CPU"},
-                                                     {run.sleeping, "sleeping by their own choice"}};
+                                                     {run.sleeping, "in a sleep of their own"}};
   for (const auto& [time, what] : states)
     if (time > Duration{}) s += ", " + say_percent(time, run.lives()) + " " + what;
   return s + ".";

@@ -61,7 +61,7 @@ TEST(Explain, SaysHowParallelTheRunWasAndWhatKeptItFromMore) {
   const auto s = explain(convoy());
   EXPECT_TRUE(says(s, "On average 1.20 of 8 CPUs are busy")) << all(s);
   EXPECT_TRUE(says(s, "50.0 % asleep waiting for a lock")) << all(s);
-  EXPECT_TRUE(says(s, "20.0 % sleeping by their own choice")) << all(s);
+  EXPECT_TRUE(says(s, "20.0 % in a sleep of their own")) << all(s);
   EXPECT_FALSE(says(s, "waiting for a CPU")) << all(s);
 }
 

@@ -107,6 +107,7 @@ TEST(Result, FailsWithAnExpectationOrAWorkload) {
 
 TEST(Wrap, BreaksAtSpacesAndIndents) {
   EXPECT_EQ(wrap("one two three four", "- ", 9), "- one two\n  three\n  four\n");
+  EXPECT_EQ(wrap("one\ntwo  three", "- ", 9), "- one two\n  three\n");
   EXPECT_EQ(wrap("unbreakable", "- ", 5), "- unbreakable\n");
 }
 
