@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The named costs of a machine.  A profile (TOML) must give each one that has no default here, with
-// unit, source and confidence.  The list is the only place where a cost is declared.
+// The named costs of a machine.  A profile (TOML) must give each one that has no default
+// here, with unit, source and confidence.  The list is the only place where a cost is
+// declared.
 #pragma once
 
 #include <array>
@@ -13,47 +14,53 @@
 
 namespace faultline::arch {
 
-enum class Confidence : std::uint8_t { kMeasured, kPublished, kDerived, kAssumed, kCalibration };
+enum class Confidence : std::uint8_t {
+  kMeasured,
+  kPublished,
+  kDerived,
+  kAssumed,
+  kCalibration
+};
 
 // Time costs.  name: TOML key under [costs]; text: what is charged and when.
-#define FAULTLINE_TIME_COSTS(X)                                                               \
-  X(syscall_entry_exit, "one system call: trap, entry and exit work, without its body")      \
-  X(fault_entry_exit, "one page fault: trap, entry and exit work, without its handling")      \
-  X(vma_lookup, "find_vma or lock_vma_under_rcu")                                            \
-  X(mmap_base, "do_mmap body without locks: placement, VMA set-up, accounting")               \
-  X(munmap_base, "do_munmap body without locks, zap and table work")                          \
-  X(mprotect_base, "do_mprotect body without locks and page work")                            \
-  X(brk_base, "sys_brk body without locks")                                                   \
-  X(madvise_base, "sys_madvise body without locks and page work")                             \
-  X(vma_split_merge, "one VMA allocated, split off or merged away")                           \
-  X(page_alloc, "one base page from the pcp list, charged to the memcg, on the LRU")          \
-  X(page_free, "one base page back to the pcp list")                                          \
-  X(huge_page_alloc, "one PMD-order page from the buddy lists, without clearing")             \
-  X(huge_page_free, "one PMD-order page back to the buddy lists")                             \
-  X(table_alloc, "one page-table page allocated and installed, without clearing")             \
-  X(table_free, "one page-table page freed")                                                  \
-  X(pte_set, "one PTE written with rmap and counters")                                        \
-  X(pte_clear, "one present PTE zapped with rmap and counters")                               \
-  X(pmd_set, "one huge PMD written with rmap and counters")                                   \
-  X(pmd_walk, "one PMD entry looked at in a range walk")                                      \
-  X(tlb_flush_local, "local flush of one page or of a range, on this CPU alone")              \
-  X(tlb_flush_broadcast, "flush that other CPUs must see: IPI round trip or TLBI + DSB")       \
-  X(tlb_flush_per_cpu, "added for each other CPU that runs the mm (IPI machines)")            \
-  X(lock_atomic, "one uncontended atomic lock or unlock operation")                           \
-  X(lock_handover, "cache-line transfer to the next owner of a contended lock")               \
-  X(futex_call, "futex_wait or futex_wake body")                                              \
-  X(context_switch, "switch to another task on a CPU")                                        \
-  X(wakeup, "try_to_wake_up as the waker pays it")                                            \
-  X(wakeup_latency, "from wake-up to running on an idle CPU")                                 \
-  X(timer_slack, "added to each sleep: PR_SET_TIMERSLACK, hrtimer and idle exit")             \
-  X(clone_base, "clone of a thread")                                                          \
-  X(memory_access, "one user access that hits the caches")                                    \
+#define FAULTLINE_TIME_COSTS(X)                                                          \
+  X(syscall_entry_exit, "one system call: trap, entry and exit work, without its body")  \
+  X(fault_entry_exit, "one page fault: trap, entry and exit work, without its handling") \
+  X(vma_lookup, "find_vma or lock_vma_under_rcu")                                        \
+  X(mmap_base, "do_mmap body without locks: placement, VMA set-up, accounting")          \
+  X(munmap_base, "do_munmap body without locks, zap and table work")                     \
+  X(mprotect_base, "do_mprotect body without locks and page work")                       \
+  X(brk_base, "sys_brk body without locks")                                              \
+  X(madvise_base, "sys_madvise body without locks and page work")                        \
+  X(vma_split_merge, "one VMA allocated, split off or merged away")                      \
+  X(page_alloc, "one base page from the pcp list, charged to the memcg, on the LRU")     \
+  X(page_free, "one base page back to the pcp list")                                     \
+  X(huge_page_alloc, "one PMD-order page from the buddy lists, without clearing")        \
+  X(huge_page_free, "one PMD-order page back to the buddy lists")                        \
+  X(table_alloc, "one page-table page allocated and installed, without clearing")        \
+  X(table_free, "one page-table page freed")                                             \
+  X(pte_set, "one PTE written with rmap and counters")                                   \
+  X(pte_clear, "one present PTE zapped with rmap and counters")                          \
+  X(pmd_set, "one huge PMD written with rmap and counters")                              \
+  X(pmd_walk, "one PMD entry looked at in a range walk")                                 \
+  X(tlb_flush_local, "local flush of one page or of a range, on this CPU alone")         \
+  X(tlb_flush_broadcast, "flush that other CPUs must see: IPI round trip or TLBI + DSB") \
+  X(tlb_flush_per_cpu, "added for each other CPU that runs the mm (IPI machines)")       \
+  X(lock_atomic, "one uncontended atomic lock or unlock operation")                      \
+  X(lock_handover, "cache-line transfer to the next owner of a contended lock")          \
+  X(futex_call, "futex_wait or futex_wake body")                                         \
+  X(context_switch, "switch to another task on a CPU")                                   \
+  X(wakeup, "try_to_wake_up as the waker pays it")                                       \
+  X(wakeup_latency, "from wake-up to running on an idle CPU")                            \
+  X(timer_slack, "added to each sleep: PR_SET_TIMERSLACK, hrtimer and idle exit")        \
+  X(clone_base, "clone of a thread")                                                     \
+  X(memory_access, "one user access that hits the caches")                               \
   X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")
 
 // Rates in bytes a second.
-#define FAULTLINE_RATE_COSTS(X)                                                               \
-  X(clear_rate, "clear_page on one core")                                                     \
-  X(copy_rate, "copy_page on one core")                                                       \
+#define FAULTLINE_RATE_COSTS(X)           \
+  X(clear_rate, "clear_page on one core") \
+  X(copy_rate, "copy_page on one core")   \
   X(node_bandwidth, "memory bandwidth of one NUMA node, shared by all that stream")
 
 // "measured", as profiles write it.

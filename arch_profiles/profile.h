@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A machine as data: page geometry, address-space layout, NUMA nodes, TLBs, named costs.
-// Read from arch_profiles/data/*.toml with inheritance (`base = "arm64-64k"`), checked on reading:
-// a Profile that exists is possible.
+// Read from arch_profiles/data/*.toml with inheritance (`base = "arm64-64k"`), checked on
+// reading: a Profile that exists is possible.
 #pragma once
 
 #include <cstdint>
@@ -14,64 +14,82 @@
 
 namespace faultline::arch {
 
-enum class Isa : std::uint8_t { kX86_64, kArm64, kPpc64Hash, kPpc64Radix, kS390x, kRiscv64, kMips64, kSparc64, kLoongarch64 };
+enum class Isa : std::uint8_t {
+  kX86_64,
+  kArm64,
+  kPpc64Hash,
+  kPpc64Radix,
+  kS390x,
+  kRiscv64,
+  kMips64,
+  kSparc64,
+  kLoongarch64
+};
 
 // One level of the page table, top (PGD) first; the last one is the PTE level.
 struct TableLevel {
-  std::string name;            // pgd, p4d, pud, pmd, pte
-  unsigned index_bits = 0;     // log2 of entries
-  std::uint64_t table_bytes = 0;     // memory of one table (POWER: a fragment)
-  std::uint64_t tables_per_page = 1; // fragments that share one page and its ptl
+  std::string name;                   // pgd, p4d, pud, pmd, pte
+  unsigned index_bits = 0;            // log2 of entries
+  std::uint64_t table_bytes = 0;      // memory of one table (POWER: a fragment)
+  std::uint64_t tables_per_page = 1;  // fragments that share one page and its ptl
 };
 
 struct Geometry {
   unsigned page_shift = 12;
-  unsigned pmd_shift = 21;            // a PMD entry maps 1 << pmd_shift bytes
-  unsigned va_bits = 47;              // user addresses are below 1 << va_bits
+  unsigned pmd_shift = 21;  // a PMD entry maps 1 << pmd_shift bytes
+  unsigned va_bits = 47;    // user addresses are below 1 << va_bits
   unsigned pa_bits = 48;
-  unsigned max_order = 10;            // largest buddy block, inclusive
+  unsigned max_order = 10;  // largest buddy block, inclusive
   std::vector<TableLevel> levels;
   bool has_thp = true;
   std::vector<std::uint64_t> hugetlb_sizes;  // bytes, default size first
-  unsigned contpte_pages = 0;         // pages in one contiguous group; 0: none
+  unsigned contpte_pages = 0;                // pages in one contiguous group; 0: none
 
   [[nodiscard]] std::uint64_t page_size() const { return std::uint64_t{1} << page_shift; }
   [[nodiscard]] std::uint64_t pmd_size() const { return std::uint64_t{1} << pmd_shift; }
   [[nodiscard]] unsigned pmd_order() const { return pmd_shift - page_shift; }
-  [[nodiscard]] std::uint64_t pages_per_pmd() const { return std::uint64_t{1} << pmd_order(); }
+  [[nodiscard]] std::uint64_t pages_per_pmd() const {
+    return std::uint64_t{1} << pmd_order();
+  }
 };
 
 // Where a static program's mappings lie without randomisation, when its main starts.
 struct LayoutVma {
   std::uint64_t start = 0, end = 0;
-  std::string perms;                  // "rw-p"
-  std::string name;                   // "[heap]", "[stack]", "/init"
+  std::string perms;  // "rw-p"
+  std::string name;   // "[heap]", "[stack]", "/init"
 };
 struct Layout {
   std::uint64_t task_size = 0;
-  std::uint64_t mmap_base = 0;        // top of the area handed out top-down
-  std::uint64_t brk_start = 0;        // at exec
-  std::uint64_t brk = 0;              // when main starts: libc's start-up code has moved it
+  std::uint64_t mmap_base = 0;  // top of the area handed out top-down
+  std::uint64_t brk_start = 0;  // at exec
+  std::uint64_t brk = 0;        // when main starts: libc's start-up code has moved it
   std::uint64_t mmap_min_addr = 65536;
-  std::vector<LayoutVma> vmas;        // ascending; the brk area, if any, starts at brk_start
+  std::vector<LayoutVma> vmas;  // ascending; the brk area, if any, starts at brk_start
 };
 
 struct NumaNode {
   std::uint64_t memory_bytes = 0;
-  std::uint64_t free_bytes = 0;       // at the start of a run (the rest is kernel, page cache …)
-  // Free blocks at the start by order, as in /proc/buddyinfo; empty: the free memory is in one piece.
+  std::uint64_t free_bytes = 0;  // at the start of a run (the rest is kernel, page cache …)
+  // Free blocks at the start by order, as in /proc/buddyinfo; empty: the free memory is in
+  // one piece.
   std::vector<std::uint64_t> free_blocks{};
 };
 
 // The kernel's names for the same thing on this architecture (attribution).
 struct ArchNames {
-  std::string user_fault_entry;       // el0_da, asm_exc_page_fault …
-  std::vector<std::string> fault_path;// do_mem_abort, do_translation_fault, do_page_fault …
-  std::string syscall_entry;          // el0_svc, do_syscall_64 …
-  std::string clear_page;             // clear_page, clear_page_erms …
+  std::string user_fault_entry;  // el0_da, asm_exc_page_fault …
+  std::vector<std::string>
+      fault_path;             // do_mem_abort, do_translation_fault, do_page_fault …
+  std::string syscall_entry;  // el0_svc, do_syscall_64 …
+  std::string clear_page;     // clear_page, clear_page_erms …
 };
 
-struct TlbLevel { std::string name; unsigned entries = 0, ways = 0; std::vector<std::uint64_t> page_sizes; };
+struct TlbLevel {
+  std::string name;
+  unsigned entries = 0, ways = 0;
+  std::vector<std::uint64_t> page_sizes;
+};
 
 struct Profile {
   std::string name, title, source;
@@ -84,10 +102,11 @@ struct Profile {
   std::vector<std::vector<int>> node_distance;
   ArchNames names;
   std::uint64_t cpu_hz = 0;
-  bool broadcast_tlbi = false;        // arm64: no IPIs
-  // First kernel version with CONFIG_ARCH_ENABLE_SPLIT_PMD_PTLOCK here ("5.2"); "" is never.
+  bool broadcast_tlbi = false;  // arm64: no IPIs
+  // First kernel version with CONFIG_ARCH_ENABLE_SPLIT_PMD_PTLOCK here ("5.2"); "" is
+  // never.
   std::string split_pmd_ptlock_since;
-  std::string per_vma_lock_since;     // "6.4" …; "" is never
+  std::string per_vma_lock_since;  // "6.4" …; "" is never
   std::vector<TlbLevel> tlb;
   Costs costs;
   std::map<std::string, CostSource> cost_sources;  // by cost name

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps from a profile's tree to a Profile, as the loader composes them: check its keys, read
-// it, check what was read.
+// The steps from a profile's tree to a Profile, as the loader composes them: check its
+// keys, read it, check what was read.
 #pragma once
 
 #include <cstdint>
