@@ -50,6 +50,8 @@ SysResult<VirtAddr> mremap_to(Task& task, Mm& mm, MremapArgs args) {
     const Errno error =
         do_munmap(task, mm, args.new_start, args.new_length, MunmapLock::kKeep).error;
     if (error != Errno::kOk) return error;
+    // An old length that wraps around lets the target lie on the source.
+    if (mm.vmas.at(args.old_start) == nullptr) return Errno::kEFAULT;
   }
   if (args.old_length > args.new_length) {
     const Errno error = do_munmap(task, mm, args.old_start + args.new_length,
