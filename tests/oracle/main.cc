@@ -104,15 +104,10 @@ class Oracle {
     return divergences_ == 0 ? 0 : 1;
   }
 
-  int replay() {
-    for (const std::string& file : options_.replay) {
-      std::ifstream in(file);
-      if (!in) usage(fmt::format("cannot read \"{}\"", file));
-      const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-      options_.look_every = 1;
-      check(parse_program(text, file), file);
-    }
-    fmt::print("oracle: {} programs replayed, {} divergences, {} not repeatable\n", options_.replay.size(),
+  int replay(const std::vector<Program>& programs) {
+    options_.look_every = 1;
+    for (std::size_t i = 0; i < programs.size(); ++i) check(programs[i], options_.replay[i]);
+    fmt::print("oracle: {} programs replayed, {} divergences, {} not repeatable\n", programs.size(),
                divergences_, unrepeatable_);
     return divergences_ == 0 ? 0 : 1;
   }
@@ -123,20 +118,32 @@ class Oracle {
   unsigned divergences_ = 0, unrepeatable_ = 0;
 };
 
+std::vector<Program> read_programs(const std::vector<std::string>& files) {
+  std::vector<Program> programs;
+  for (const std::string& file : files) {
+    std::ifstream in(file);
+    if (!in) usage(fmt::format("cannot read \"{}\"", file));
+    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    programs.push_back(parse_program(text, file));
+  }
+  return programs;
+}
+
 }  // namespace
 }  // namespace faultline::oracle
 
 int main(int argc, char** argv) {
   using namespace faultline::oracle;
   const Options options = parse(argc, argv);
-  const std::string preset = preset_of_host();
-  if (preset.empty() && !options.self) {
-    fmt::print("oracle: skipped: this kernel has no preset\n");
-    return 0;
-  }
   try {
+    const std::vector<Program> programs = read_programs(options.replay);
+    const std::string preset = preset_of_host();
+    if (preset.empty() && !options.self) {
+      fmt::print("oracle: skipped: this kernel has no preset\n");
+      return 0;
+    }
     Oracle oracle(options, preset);
-    return options.replay.empty() ? oracle.random() : oracle.replay();
+    return programs.empty() ? oracle.random() : oracle.replay(programs);
   } catch (const ProgramError& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 2;

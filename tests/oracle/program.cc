@@ -85,13 +85,16 @@ class Line {
     return at_ < text_.size();
   }
   std::string_view word(std::string_view what) {
-    if (!more()) fail(fmt::format("expected {}", what));
+    if (!more()) {
+      start_ = at_;
+      fail(fmt::format("expected {}", what));
+    }
     start_ = at_;
     while (at_ < text_.size() && text_[at_] != ' ') ++at_;
     return text_.substr(start_, at_ - start_);
   }
   [[noreturn]] void fail(const std::string& message) const {
-    throw ProgramError(fmt::format("{}:{}:{}: {}", file_, number_, (more_() ? start_ : at_) + 1, message));
+    throw ProgramError(fmt::format("{}:{}:{}: {}", file_, number_, start_ + 1, message));
   }
   std::uint64_t number(std::string_view what) {
     return to_number(word(what), what);
@@ -139,7 +142,6 @@ class Line {
   }
 
  private:
-  [[nodiscard]] bool more_() const { return start_ < text_.size(); }
   std::uint64_t to_number(std::string_view w, std::string_view what) const {
     std::uint64_t n = 0;
     const bool hex = w.starts_with("0x");
@@ -179,7 +181,9 @@ Op parse_op(Line& line) {
   op.off = line.offset();
   if (op.call == Call::kRead) return op;
   if (op.call == Call::kWrite) {
-    op.value = static_cast<std::uint8_t>(line.number("a byte"));
+    const std::uint64_t value = line.number("a byte");
+    if (value > 255) line.fail(fmt::format("{} is more than a byte holds", value));
+    op.value = static_cast<std::uint8_t>(value);
     return op;
   }
   op.len = line.number("a length");

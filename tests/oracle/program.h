@@ -5,8 +5,7 @@
 // model; its text form is what a shrunk failure is reported as, and what the regression files hold.
 //
 // Text form, one operation a line ('#' starts a comment); offsets are into the window:
-//   window 0x1000000000 64MiB
-//   p0 mmap +0x3000 0x5000 rw private,fixed
+//   p0 mmap +0x3000 0x5000 rw- private,fixed
 //   p0 write +0x3010 7
 //   p0 fork p1
 #pragma once
