@@ -104,6 +104,8 @@ class Generator {
     else if (dice < 62) { op.call = Call::kMincore; misalign(op); }
     else if (dice < 64 && mix_.fork) fork_or_exit(op);
     else touch(op);
+    for (const std::string& name : mix_.without)
+      if (uses(op, name)) touch(op);
     if (op.call != Call::kRead && op.call != Call::kWrite) remember(op.off - op.off % mix_.page, op.len);
     return op;
   }

@@ -24,13 +24,23 @@ struct Options {
   unsigned length = 150, stop_after = 1, look_every = 16;
   bool self = false;         // the live kernel against itself: is the reference repeatable?
   bool fork = true, huge = true, basic = false;
-  std::vector<std::string> replay;
+  std::vector<std::string> replay, without;
 };
 
 [[noreturn]] void usage(const std::string& why) {
   fmt::print(stderr, "oracle: {}\n  options: --ops N --seed S --length L --look-every N --stop-after K --self "
-                     "--no-fork --no-huge --basic --replay FILE...\n", why);
+                     "--no-fork --no-huge --basic --without NAME,... --replay FILE...\n", why);
   std::exit(2);
+}
+
+std::vector<std::string> names(const std::string& list) {
+  std::vector<std::string> out;
+  std::istringstream in(list);
+  for (std::string name; std::getline(in, name, ',');) {
+    if (!known_name(name)) usage(fmt::format("--without: no call, advice or flag is called \"{}\"", name));
+    out.push_back(name);
+  }
+  return out;
 }
 
 Options parse(int argc, char** argv) {
@@ -53,6 +63,7 @@ Options parse(int argc, char** argv) {
     else if (a == "--no-fork") o.fork = false;
     else if (a == "--no-huge") o.huge = false;
     else if (a == "--basic") o.basic = true;
+    else if (a == "--without") o.without = names(++i < argc ? argv[i] : "");
     else if (a == "--replay") while (i + 1 < argc) o.replay.emplace_back(argv[++i]);
     else usage(fmt::format("unknown option \"{}\"", a));
   }
@@ -96,7 +107,7 @@ class Oracle {
   int random() {
     std::uint64_t done = 0;
     for (std::uint64_t seed = options_.seed; done < options_.ops; ++seed, done += options_.length) {
-      const Program p = generate(seed, options_.length, Mix{.fork = options_.fork, .basic = options_.basic, .huge = options_.huge});
+      const Program p = generate(seed, options_.length, Mix{.fork = options_.fork, .basic = options_.basic, .huge = options_.huge, .without = options_.without});
       check(p, fmt::format("seed {}", seed));
       if (divergences_ >= options_.stop_after) break;
     }

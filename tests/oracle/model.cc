@@ -81,10 +81,22 @@ class Model final : public Side {
       case Call::kMadvise: return status(sys_madvise(task, process, at, op.len, static_cast<Madvise>(op.advice)));
       case Call::kMremap:
         return address(sys_mremap(task, process, at, op.len, op.new_len, op.flags, VirtAddr{kWindowStart + op.new_off}));
+      case Call::kMlock: return status(sys_mlock(task, process, at, op.len));
+      case Call::kMunlock: return status(sys_munlock(task, process, at, op.len));
+      case Call::kMincore: return mincore(task, process, op);
       case Call::kRead:
       case Call::kWrite: return touch(task, process, op);
       default: return status(Errno::kENOSYS);
     }
+  }
+
+  static OpOutcome mincore(Task& task, Process& process, const Op& op) {
+    std::vector<std::uint8_t> present;
+    const SysStatus error = sys_mincore(task, process, VirtAddr{kWindowStart + op.off}, op.len, present);
+    if (error != Errno::kOk) return status(error);
+    OpOutcome out;
+    for (std::size_t i = 0; i < present.size(); ++i) out.result += present[i] != 0 ? static_cast<std::int64_t>(i + 1) : 0;
+    return out;
   }
 
   OpOutcome touch(Task& task, Process& process, const Op& op) {

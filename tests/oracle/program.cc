@@ -211,6 +211,23 @@ std::string errno_text(int error) {
   return name != nullptr ? name : fmt::format("errno {}", error);
 }
 
+bool uses(const Op& op, const std::string& name) {
+  if (name_of(static_cast<unsigned long>(op.call), kCalls) == name) return true;
+  if (op.call == Call::kMadvise) return name_of(static_cast<unsigned long>(op.advice), kAdvice) == name;
+  if (op.call != Call::kMmap && op.call != Call::kMremap) return false;
+  const bool map = op.call == Call::kMmap;
+  const auto has = [&](const Name& n) { return n.text == name && (op.flags & n.value) != 0; };
+  return map ? std::any_of(kMapFlags.begin(), kMapFlags.end(), has)
+             : std::any_of(kMremapFlags.begin(), kMremapFlags.end(), has);
+}
+
+bool known_name(const std::string& name) {
+  const auto is = [&](const Name& n) { return n.text == name; };
+  return std::any_of(kCalls.begin(), kCalls.end(), is) || std::any_of(kAdvice.begin(), kAdvice.end(), is) ||
+         std::any_of(kMapFlags.begin(), kMapFlags.end(), is) ||
+         std::any_of(kMremapFlags.begin(), kMremapFlags.end(), is);
+}
+
 std::string to_text(const Op& op) {
   const std::string head =
       fmt::format("p{} {}", op.proc, name_of(static_cast<unsigned long>(op.call), kCalls));

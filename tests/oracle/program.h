@@ -48,11 +48,17 @@ struct ProgramError : std::runtime_error {
 [[nodiscard]] Program parse_program(const std::string& text, const std::string& file);
 [[nodiscard]] std::string errno_text(int error);
 
+// The names of what an operation uses: its call, its advice, its map flags.
+[[nodiscard]] bool uses(const Op& op, const std::string& name);
+// Whether it is a name of the kind that uses() knows.
+[[nodiscard]] bool known_name(const std::string& name);
+
 // What the generator may use.
 struct Mix {
   bool fork = true;
   bool basic = false;     // only the calls of a plain allocator
   bool huge = true;       // MADV_HUGEPAGE and PMD-sized ranges
+  std::vector<std::string> without;   // names of calls, advice and map flags: touches instead
   std::uint64_t page = 4096;
 };
 [[nodiscard]] Program generate(std::uint64_t seed, unsigned ops, const Mix& mix);
