@@ -44,12 +44,19 @@ Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig&
 Kernel::~Kernel() = default;
 
 Process& Kernel::create_process(std::string name) {
+  Process& process = add_process(std::move(name));
+  set_up_exec_layout(process.mm());
+  return process;
+}
+
+Process& Kernel::add_process(std::string name) {
   processes_.push_back(std::make_unique<Process>(*this, std::move(name)));
-  set_up_exec_layout(processes_.back()->mm());
   return *processes_.back();
 }
 
-void Kernel::watch_contents() { contents_ = std::make_unique<PageContents>(); }
+void Kernel::watch_contents() {
+  contents_ = std::make_unique<PageContents>();
+}
 
 SharedBandwidth& Kernel::bandwidth(int node) {
   return *bandwidth_[static_cast<std::size_t>(node)];

@@ -78,6 +78,8 @@ class Kernel {
   // A process with the profile's layout (its program's VMAs, brk, mmap_base), nothing
   // faulted in except what a freshly exec'ed static program has touched.
   Process& create_process(std::string name);
+  // A process without any mapping, for fork.
+  Process& add_process(std::string name);
 
   [[nodiscard]] Engine& engine() const { return engine_; }
   [[nodiscard]] const arch::Profile& profile() const { return profile_; }

@@ -44,6 +44,11 @@ SysStatus sys_prctl_set_vma_anon_name(Task& task, Process& process, VirtAddr sta
                                       std::uint64_t length, std::string_view name);
 // prctl(PR_SET_THP_DISABLE).
 SysStatus sys_prctl_set_thp_disable(Task& task, Process& process, bool disable);
+// The child: a process with a copy of this one's address space, sharing its pages until a
+// write.  The caller gives it a thread.  ENOMEM: the charge or the tables can't be had.
+SysResult<Process*> sys_fork(Task& task, Process& process);
+// Of the process's last thread: its memory goes.  The process object stays.
+void sys_exit_group(Task& task, Process& process);
 // clock_nanosleep as usleep makes it.
 void sys_nanosleep(Task& task, Process& process, Duration d);
 void sys_sched_yield(Task& task, Process& process);
