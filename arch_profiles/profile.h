@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,8 @@ struct LayoutVma {
   std::uint64_t start = 0, end = 0;
   std::string perms;  // "rw-p"
   std::string name;   // "[heap]", "[stack]", "/init"
+  // In the file; not given: right behind the mapping before.
+  std::optional<std::uint64_t> offset;
 };
 struct Layout {
   std::uint64_t task_size = 0;

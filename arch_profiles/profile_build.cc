@@ -90,7 +90,8 @@ Geometry read_geometry(const Node& table) {
   return g;
 }
 
-// "00400000-00480000 r-xp /init", as /proc/PID/maps prints it without the file's columns.
+// "00400000-00480000 r-xp /init", as /proc/PID/maps prints it without the file's columns; a file's
+// offset may stand before its name: "0048c000-00490000 r--p 0008c000 /init".
 LayoutVma read_vma(const Node& node) {
   const std::string text = as_text(node, "layout.vmas");
   LayoutVma vma;
@@ -111,6 +112,14 @@ LayoutVma read_vma(const Node& node) {
                       {}});
   vma.perms = text.substr(at + 1, 4);
   if (text.size() > at + 6) vma.name = text.substr(at + 6);
+  const std::size_t space = vma.name.find(' ');
+  std::uint64_t offset = 0;
+  const char* const digits = vma.name.data();
+  if (space != std::string::npos &&
+      std::from_chars(digits, digits + space, offset, 16).ptr == digits + space) {
+    vma.offset = offset;
+    vma.name.erase(0, space + 1);
+  }
   return vma;
 }
 

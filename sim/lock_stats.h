@@ -19,19 +19,22 @@ enum class LockMode : std::uint8_t { kWrite, kRead };  // exclusive locks use kW
 
 struct LockStats {
   std::string name;
+  static constexpr Duration kNone = Duration::ps(INT64_MAX);   // a minimum of nothing
   struct Side {
     std::uint64_t acquired = 0;
     std::uint64_t contended = 0;
-    Duration wait, wait_max;
-    Duration hold, hold_max;
+    Duration wait, wait_min = kNone, wait_max;
+    Duration hold, hold_min = kNone, hold_max;
 
     void waited(Duration d) {
       ++contended;
       wait += d;
+      if (d < wait_min) wait_min = d;
       if (wait_max < d) wait_max = d;
     }
     void held(Duration d) {
       hold += d;
+      if (d < hold_min) hold_min = d;
       if (hold_max < d) hold_max = d;
     }
   };

@@ -53,6 +53,7 @@ Vma& add(Mm& mm, const arch::LayoutVma& from, std::uint64_t& file_offset) {
   if (vma.anonymous) {
     vma.vm_pgoff = pages_of(mm, from.start);
   } else {
+    if (from.offset) file_offset = *from.offset;
     vma.vm_pgoff = pages_of(mm, file_offset);
     file_offset += vma.bytes();
   }

@@ -104,4 +104,12 @@ std::uint64_t RssStat::shown(RssKind kind) const {
   return value > 0 ? static_cast<std::uint64_t>(value) : 0;
 }
 
+std::uint64_t RssStat::shown_total() const {
+  return shown(RssKind::kAnon) + shown(RssKind::kFile) + shown(RssKind::kShmem);
+}
+
+void RssStat::update_hiwater() { hiwater_shown_ = hiwater_shown(); }
+
+std::uint64_t RssStat::hiwater_shown() const { return std::max(hiwater_shown_, shown_total()); }
+
 }  // namespace faultline::kernel

@@ -43,6 +43,9 @@ class RssStat {
 
   // What /proc/PID/status prints, in pages.
   [[nodiscard]] std::uint64_t shown(RssKind kind) const;
+  // update_hiwater_rss(): before pages go, what readers see now is remembered.
+  void update_hiwater();
+  [[nodiscard]] std::uint64_t hiwater_shown() const;           // VmHWM
   [[nodiscard]] std::uint64_t exact(RssKind kind) const { return const_cast<RssStat*>(this)->counter(kind); }
 
   // The tasks that have used this mm, by id; null where a task has not.
@@ -58,6 +61,7 @@ class RssStat {
   }
 
  private:
+  [[nodiscard]] std::uint64_t shown_total() const;
   Cache& add_task(Task& task);
   std::uint64_t& counter(RssKind kind);
   void change(RssKind kind, std::int64_t pages);
@@ -71,6 +75,7 @@ class RssStat {
   std::vector<Cache> cpus_;
   Cache first_task_;                           // of the task that exec'ed, until it shows up
   bool has_tasks_ = false;
+  std::uint64_t hiwater_shown_ = 0;
   std::array<std::int64_t, kRssKinds> cached_{};   // sum over all caches
 };
 

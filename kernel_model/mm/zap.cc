@@ -65,6 +65,7 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapTables tab
   task.charge(costs_.pmd_walk * walked);
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
   if (at == range.end) return false;
+  rss_.update_hiwater();
   MmuGather tlb(task, *this);
   while (at < range.end) {
     const VirtAddr end = std::min(range.end, pmd_range(at).end);

@@ -30,7 +30,7 @@ StatusMemory task_mem(Mm& mm) {
   s.rss_file = rss.shown(RssKind::kFile) << shift;
   s.rss_shmem = rss.shown(RssKind::kShmem) << shift;
   s.vm_rss = s.rss_anon + s.rss_file + s.rss_shmem;
-  s.vm_hwm = std::max(mm.hiwater_rss << shift, s.vm_rss);
+  s.vm_hwm = rss.hiwater_shown() << shift;
   s.vm_data = mm.data_vm << shift;
   s.vm_stk = mm.stack_vm << shift;
   s.vm_exe = std::min(program_text(mm), mm.exec_vm << shift);

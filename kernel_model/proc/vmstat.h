@@ -12,7 +12,8 @@ namespace faultline::kernel {
 
 #define FAULTLINE_VMSTAT_EVENTS(X)                                                       \
   X(pgalloc_normal)                                                                      \
-  X(pgfree) X(pgfault) X(pgmajfault) X(pglazyfree) X(pglazyfreed) X(thp_fault_alloc)     \
+  X(pgfree)                                                                              \
+  X(pgfault) X(pgmajfault) X(pglazyfree) X(pglazyfreed) X(thp_fault_alloc)               \
       X(thp_fault_fallback) X(thp_fault_fallback_charge) X(thp_collapse_alloc)           \
           X(thp_collapse_alloc_failed) X(thp_split_page) X(thp_split_page_failed)        \
               X(thp_deferred_split_page) X(thp_underused_split_page) X(thp_split_pmd)    \
