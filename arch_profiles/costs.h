@@ -42,6 +42,7 @@ enum class Confidence : std::uint8_t {
   X(pte_set, "one PTE written with rmap and counters")                                   \
   X(pte_clear, "one present PTE zapped with rmap and counters")                          \
   X(pmd_set, "one huge PMD written with rmap and counters")                              \
+  X(pmd_split_pte, "one PTE and one subpage map count written when a huge PMD splits")   \
   X(pmd_walk, "one PMD entry looked at in a range walk")                                 \
   X(tlb_flush_local, "local flush of one page or of a range, on this CPU alone")         \
   X(tlb_flush_broadcast, "flush that other CPUs must see: IPI round trip or TLBI + DSB") \

@@ -42,7 +42,7 @@ struct KernelConfig {
   [[nodiscard]] unsigned version() const { return kernel_version(preset); }
   [[nodiscard]] static unsigned kernel_version(std::string_view text);
   // Locks.
-  RwSemRules rwsem = RwSemRules::k5_3;  // key: locks.rwsem = "4.15" | "5.3"
+  RwSemRules rwsem = RwSemRules::k5_11;  // key: locks.rwsem = "4.15" | "5.3" | "5.11"
   VmaLockRule per_vma_lock =
       VmaLockRule::kNo;  // key: locks.per_vma_lock = "no" | "6.4" | …
   SplitPtlock split_pmd_ptlock = SplitPtlock::kByArch;  // key: locks.split_pmd_ptlock

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's reader-writer semaphore (mmap_lock), by the rules of two kernel generations.
+// The kernel's reader-writer semaphore (mmap_lock), by the rules of three kernel generations.
 //
 // The rules decide who gets the lock and who sleeps, and with that how convoys form:
 //   k4_15  Readers behind any waiter queue.  A release wakes the head of the queue: the
-//   readers up
-//          to the first writer, or one writer, which must then grab the lock itself while
-//          others may take it first.  Writers spin only on a writer that is on a CPU.  No
-//          handoff.
-//   k5_3   All queued readers are woken together when a reader is at the head.  A reader
-//   may pass
-//          queued writers if no other reader is inside.  Writers spin on readers, too, for
-//          10-25 us. A writer that waited more than 4 ms has the lock handed to it.
+//          readers up to the first writer, or one writer, which must then grab the lock
+//          itself while others may take it first.  Writers spin only on a writer that is
+//          on a CPU.  No handoff.
+//   k5_3   All queued readers are woken together when a reader is at the head.  Writers
+//          spin on readers, too, for 10-25 us.  A writer that waited more than 4 ms has
+//          the lock handed to it.
+//   k5_11  As k5_3, and a reader may pass queued writers if no other reader is inside
+//          (reader lock stealing, which replaced the readers' spinning of 5.3-5.10).
 //
 // Stands for: kernel/locking/rwsem.c with rwsem-xadd.c (v4.15), kernel/locking/rwsem.c
 // (v5.14-6.12; the readers' optimistic spinning of v5.3-5.10 is left out).  Model: each
@@ -27,7 +27,7 @@
 
 namespace faultline {
 
-enum class RwSemRules { k4_15, k5_3 };
+enum class RwSemRules { k4_15, k5_3, k5_11 };
 
 class RwSem final : private CpuWatcher {
  public:

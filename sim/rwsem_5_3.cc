@@ -22,7 +22,8 @@ Duration reader_spin_limit(std::size_t readers) {
 // Stands for: rwsem_down_read_slowpath().
 void RwSem::read_slowpath_5_3(Task& task) {
   const bool first_inside = readers_.empty();
-  if (first_inside && writer_ == nullptr && !handoff_) {  // steal: pass the queued writers
+  const bool may_steal = rules_ == RwSemRules::k5_11;
+  if (may_steal && first_inside && writer_ == nullptr && !handoff_) {
     enter_as_reader(task, task.now());
     if (!waiters_.empty()) mark_wake(task, Wake::kReadOwned);
     return;

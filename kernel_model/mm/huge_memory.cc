@@ -38,7 +38,7 @@ void PageTables::split_huge_pmd_locked(Task& task, Table& pmd, VirtAddr at) {
   for (std::uint64_t i = 0; i < pages; ++i)
     tree_.set_index(table, i, huge.zero_page() ? huge : huge.at_subpage(i));
   if (huge.maps_anon()) page_split_pmd_rmap(kernel_, huge.pfn());
-  task.charge(costs_.pmd_set + costs_.pte_set * static_cast<std::int64_t>(pages));
+  task.charge(costs_.pmd_set + costs_.pmd_split_pte * static_cast<std::int64_t>(pages));
 }
 
 void PageTables::vma_adjust_trans_huge(Task& task, Vma& vma, VirtAddr at) {

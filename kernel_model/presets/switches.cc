@@ -21,7 +21,8 @@ struct Name {
 };
 
 constexpr Name<RwSemRules> kRwSem[] = {{"4.15", RwSemRules::k4_15},
-                                       {"5.3", RwSemRules::k5_3}};
+                                       {"5.3", RwSemRules::k5_3},
+                                       {"5.11", RwSemRules::k5_11}};
 constexpr Name<VmaLockRule> kVmaLock[] = {{"no", VmaLockRule::kNo},     {"6.4", VmaLockRule::k6_4},
                                       {"6.5", VmaLockRule::k6_4},   {"6.8", VmaLockRule::k6_8},
                                       {"6.12", VmaLockRule::k6_12}, {"6.18", VmaLockRule::k6_18}};

@@ -64,7 +64,7 @@ TEST(Presets, TellTheKernelsApart) {
   EXPECT_EQ(old.zero_pmd_write, ZeroPmdWrite::kAllocThp);
   EXPECT_EQ(old.split_pmd_ptlock, SplitPtlock::kByArch);
   const KernelConfig lts = load_preset("6.1");
-  EXPECT_EQ(lts.rwsem, RwSemRules::k5_3);
+  EXPECT_EQ(lts.rwsem, RwSemRules::k5_11);
   EXPECT_EQ(lts.per_vma_lock, VmaLockRule::kNo);
   EXPECT_EQ(lts.zero_pmd_write, ZeroPmdWrite::kSplit);
   EXPECT_EQ(load_preset("6.5").per_vma_lock, VmaLockRule::k6_4);

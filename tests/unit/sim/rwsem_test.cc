@@ -79,13 +79,13 @@ TEST(RwSem, K4_15WakesConsecutiveReadersOnly) {
 
 TEST(RwSem, K5_3WakesAllQueuedReaders) {
   EXPECT_EQ(
-      convoy(RwSemRules::k5_3),
+      convoy(RwSemRules::k5_11),
       (Crowd::Times{
           {"r0", 0}, {"w1", 100}, {"r1", 200}, {"r2", 200}, {"r3", 200}, {"w2", 300}}));
 }
 
 TEST(RwSem, K5_3WakesNoMoreThan256ReadersAtOnce) {
-  Crowd crowd(RwSemRules::k5_3, {}, 301);
+  Crowd crowd(RwSemRules::k5_11, {}, 301);
   crowd.writer("w", 0, 100);
   for (int i = 0; i < 300; ++i) crowd.reader("r" + std::to_string(i), 10, 50);
   crowd.engine.run();
@@ -95,7 +95,7 @@ TEST(RwSem, K5_3WakesNoMoreThan256ReadersAtOnce) {
 
 // The writer at the head was woken at 100 and needs 5 us to run; w2 comes in between.
 TEST(RwSem, AWriterStealsFromTheOneOnItsWay) {
-  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_3}) {
+  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_11}) {
     Crowd crowd(rules, kSlowWake);
     crowd.reader("r0", 10, 90);
     crowd.writer("w1", 20, 10);
@@ -115,11 +115,11 @@ TEST(RwSem, OnlyK5_3LetsAReaderPassTheWriterOnItsWay) {
     return crowd.got;
   };
   EXPECT_EQ(run(RwSemRules::k4_15), (Crowd::Times{{"r0", 10}, {"w1", 105}, {"r2", 120}}));
-  EXPECT_EQ(run(RwSemRules::k5_3), (Crowd::Times{{"r0", 10}, {"w1", 157}, {"r2", 102}}));
+  EXPECT_EQ(run(RwSemRules::k5_11), (Crowd::Times{{"r0", 10}, {"w1", 157}, {"r2", 102}}));
 }
 
 TEST(RwSem, AStealingReaderDoesntWakeReadersBehindAWriter) {
-  Crowd crowd(RwSemRules::k5_3, kSlowWake);
+  Crowd crowd(RwSemRules::k5_11, kSlowWake);
   crowd.reader("r0", 10, 90);
   crowd.writer("w1", 20, 10);  // woken at 100, on its way until 105
   crowd.reader("r1", 50, 10);  // queued behind it
@@ -129,7 +129,7 @@ TEST(RwSem, AStealingReaderDoesntWakeReadersBehindAWriter) {
 }
 
 TEST(RwSem, AWriterSpinsWhileTheWriterInsideRuns) {
-  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_3}) {
+  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_11}) {
     Crowd crowd(rules, kSlowWake);
     crowd.writer("w0", 10, 100);
     Task& w1 = crowd.writer("w1", 20, 10);
@@ -143,7 +143,7 @@ TEST(RwSem, AWriterSpinsWhileTheWriterInsideRuns) {
 }
 
 TEST(RwSem, ASpinnerStopsWhenTheOwnerBlocks) {
-  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_3}) {
+  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_11}) {
     Crowd crowd(rules, {.timer_slack = {}, .wakeup_latency = 5_us});
     crowd.engine.spawn("w0", [&](Task& t) {
       crowd.sem.down_write(t);  // at 5
@@ -162,7 +162,7 @@ TEST(RwSem, ASpinnerStopsWhenTheOwnerBlocks) {
 }
 
 TEST(RwSem, ASpinnerStopsWhenItsSliceIsOver) {
-  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_3}) {
+  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_11}) {
     Crowd crowd(rules, {.slice = 4_ms}, 2);
     crowd.writer("w0", 0, 10'000);
     Task& w1 = crowd.writer("w1", 1'000, 10);
@@ -188,7 +188,7 @@ TEST(RwSem, K4_15NeverSpinsOnReaders) {
 }
 
 TEST(RwSem, K5_3SpinsOnReadersForALimitedTime) {
-  Crowd crowd(RwSemRules::k5_3);
+  Crowd crowd(RwSemRules::k5_11);
   for (int i = 0; i < 4; ++i) crowd.reader("r" + std::to_string(i), 0, 100);
   Task& w1 = crowd.writer("w1", 10, 10);
   Task& w2 = crowd.writer("w2", 50, 10);
@@ -201,7 +201,7 @@ TEST(RwSem, K5_3SpinsOnReadersForALimitedTime) {
 }
 
 TEST(RwSem, K5_3SpinnerTakesOverFromAShortReader) {
-  Crowd crowd(RwSemRules::k5_3, kSlowWake);
+  Crowd crowd(RwSemRules::k5_11, kSlowWake);
   crowd.reader("r0", 10, 10);
   Task& w1 = crowd.writer("w1", 15, 10);
   crowd.engine.run();
@@ -221,7 +221,7 @@ Crowd::Times steals(RwSemRules rules) {
 }
 
 TEST(RwSem, K5_3HandsOverToAWriterThatWaited4ms) {
-  EXPECT_EQ(steals(RwSemRules::k5_3),
+  EXPECT_EQ(steals(RwSemRules::k5_11),
             (Crowd::Times{{"r0", 10}, {"w2", 5'002}, {"w1", 5'102}, {"w3", 5'152}}));
 }
 
@@ -231,7 +231,7 @@ TEST(RwSem, K4_15LetsAWriterStarve) {
 }
 
 TEST(RwSem, DowngradeLetsTheQueuedReadersIn) {
-  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_3}) {
+  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_11}) {
     Crowd crowd(rules);
     crowd.engine.spawn("w0", [&](Task& t) {
       crowd.sem.down_write(t);
@@ -252,7 +252,7 @@ TEST(RwSem, DowngradeLetsTheQueuedReadersIn) {
 }
 
 TEST(RwSem, TrylocksFailWhileSomebodyWaits) {
-  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_3}) {
+  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_11}) {
     Crowd crowd(rules);
     crowd.reader("r0", 0, 100);
     crowd.engine.spawn("t", [&](Task& t) {
@@ -275,7 +275,7 @@ TEST(RwSem, TrylocksFailWhileSomebodyWaits) {
 
 TEST(RwSem, WaitsAreBookedAndBlamed) {
   static constexpr Centre kFault{"handle_mm_fault", true}, kMunmap{"vm_munmap", true};
-  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_3}) {
+  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_11}) {
     Crowd crowd(rules);
     crowd.engine.spawn("fault", [&](Task& t) {
       const Scope scope(t, kFault);
@@ -317,7 +317,7 @@ TEST(RwSem, WaitsAreBookedAndBlamed) {
 
 // More tasks than CPUs, all costs on: nobody inside with a writer, all time attributed.
 TEST(RwSem, ExclusionAndSumsHoldInACrowd) {
-  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_3}) {
+  for (const RwSemRules rules : {RwSemRules::k4_15, RwSemRules::k5_11}) {
     Engine engine(cpus(4), {.slice = 50_us,
                             .timer_slack = 1_us,
                             .context_switch = 1300_ns,
