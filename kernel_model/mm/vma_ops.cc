@@ -17,8 +17,8 @@ VmaSpec VmaSpec::of(const Vma& vma, Range part, unsigned page_shift) {
   spec.anon_vma = vma.anon_vma;
   spec.anon_vma_chain = vma.anon_vma_chain;
   spec.anonymous = vma.anonymous;
-  if (!vma.name.empty()) spec.name = vma.name;
-  if (!vma.anon_name.empty()) spec.anon_name = vma.anon_name;
+  spec.name = vma.name;
+  spec.anon_name = vma.anon_name;
   return spec;
 }
 

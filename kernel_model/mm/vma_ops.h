@@ -8,7 +8,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 #include "kernel_model/mm/anon_vma.h"
 #include "kernel_model/mm/vma.h"
@@ -26,8 +26,8 @@ struct VmaSpec {
   AnonVmaRef anon_vma;
   std::uint32_t anon_vma_chain = 0;
   bool anonymous = true;
-  std::string name;
-  std::string anon_name;
+  std::string_view name;  // of a string that outlives the call
+  std::string_view anon_name;
 
   // As `vma` is now over `part` of it.
   [[nodiscard]] static VmaSpec of(const Vma& vma, Range part, unsigned page_shift);
