@@ -55,7 +55,7 @@ def library(header):
         c_standard = re.fullmatch(r"(assert|errno|float|limits|math|signal|std\w+|string|time)\.h", header)
         return "posix" if header.endswith(".h") and not c_standard else ""
     prefix = header.split("/")[0]
-    if prefix in ("sys", "linux", "asm", "bits"):
+    if prefix in ("sys", "linux", "asm", "gnu"):
         return "posix"
     return prefix
 
@@ -137,11 +137,11 @@ def _own(item, text):
 
 
 def sources_listed(tree):
-    """Each source is in a CMakeLists.txt; no globbing."""
+    """Each source is in a CMakeLists.txt; no globbing of sources."""
     lists = {p for p in tree.files if posixpath.basename(p) == "CMakeLists.txt"}
     for path in sorted(lists):
         for number, line in enumerate(tree.text(path).splitlines(), 1):
-            if re.search(r"^\s*file\s*\(\s*GLOB", line, re.IGNORECASE):
+            if re.search(r"^\s*file\s*\(\s*GLOB.*\*\.(cc|h|cpp)\b", line, re.IGNORECASE):
                 yield path, number, "list the files; globbing forgets new ones"
     named = set()
     for path in lists:
