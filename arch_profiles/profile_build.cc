@@ -90,8 +90,8 @@ Geometry read_geometry(const Node& table) {
   return g;
 }
 
-// "00400000-00480000 r-xp /init", as /proc/PID/maps prints it without the file's columns; a file's
-// offset may stand before its name: "0048c000-00490000 r--p 0008c000 /init".
+// "00400000-00480000 r-xp /init", as /proc/PID/maps prints it without the file's columns; a
+// file's offset may stand before its name: "0048c000-00490000 r--p 0008c000 /init".
 LayoutVma read_vma(const Node& node) {
   const std::string text = as_text(node, "layout.vmas");
   LayoutVma vma;

@@ -56,10 +56,10 @@ struct KernelConfig {
       false;  // key: mm.mmap_prefers_next (6.1-6.11): a new mapping asks
               // the VMA above first, and its owner must suit the one below
   bool mmap_charges_before_unmap =
-      false;  // key: mm.mmap_charges_before_unmap (6.12): a refused
-              // MAP_FIXED leaves what it would have replaced
-  bool pt_reclaim = false;  // key: mm.pt_reclaim (6.14, x86-64): MADV_DONTNEED of a whole PMD
-                            // range frees the PTE table it leaves empty
+      false;                // key: mm.mmap_charges_before_unmap (6.12): a refused
+                            // MAP_FIXED leaves what it would have replaced
+  bool pt_reclaim = false;  // key: mm.pt_reclaim (6.14, x86-64): MADV_DONTNEED of a whole
+                            // PMD range frees the PTE table it leaves empty
   bool mprotect_uncharges =
       false;  // key: mm.mprotect_uncharges (6.7): unfaulted, made read-only
   // Huge pages.

@@ -25,7 +25,9 @@ struct Range {
   [[nodiscard]] constexpr std::uint64_t bytes() const { return end.v - start.v; }
   [[nodiscard]] constexpr bool empty() const { return end.v <= start.v; }
   [[nodiscard]] constexpr bool contains(VirtAddr a) const { return start <= a && a < end; }
-  [[nodiscard]] constexpr bool contains(Range r) const { return start <= r.start && r.end <= end; }
+  [[nodiscard]] constexpr bool contains(Range r) const {
+    return start <= r.start && r.end <= end;
+  }
   constexpr auto operator<=>(const Range&) const = default;
 };
 
@@ -36,8 +38,21 @@ struct Pfn {
 };
 
 enum class Errno : int {
-  kOk = 0, kEPERM = 1, kESRCH = 3, kEINTR = 4, kENXIO = 6, kEBADF = 9, kEAGAIN = 11, kENOMEM = 12, kEACCES = 13,
-  kEFAULT = 14, kEBUSY = 16, kEEXIST = 17, kENODEV = 19, kEINVAL = 22, kENOSYS = 38,
+  kOk = 0,
+  kEPERM = 1,
+  kESRCH = 3,
+  kEINTR = 4,
+  kENXIO = 6,
+  kEBADF = 9,
+  kEAGAIN = 11,
+  kENOMEM = 12,
+  kEACCES = 13,
+  kEFAULT = 14,
+  kEBUSY = 16,
+  kEEXIST = 17,
+  kENODEV = 19,
+  kEINVAL = 22,
+  kENOSYS = 38,
   kEHWPOISON = 133,
 };
 [[nodiscard]] std::string_view errno_name(Errno e);
@@ -46,8 +61,8 @@ enum class Errno : int {
 template <typename T>
 class [[nodiscard]] SysResult {
  public:
-  constexpr SysResult(T value) : value_(value) {}           // NOLINT: implicit on purpose
-  constexpr SysResult(Errno e) : error_(e) {}               // NOLINT
+  constexpr SysResult(T value) : value_(value) {}  // NOLINT: implicit on purpose
+  constexpr SysResult(Errno e) : error_(e) {}      // NOLINT
   [[nodiscard]] constexpr bool ok() const { return error_ == Errno::kOk; }
   [[nodiscard]] constexpr Errno error() const { return error_; }
   [[nodiscard]] constexpr const T& value() const { return value_; }
@@ -61,17 +76,45 @@ using SysStatus = Errno;
 // PROT_* and MAP_* with Linux's own values (asm-generic), so that traces read as strace's.
 enum Prot : unsigned { kProtNone = 0, kProtRead = 1, kProtWrite = 2, kProtExec = 4 };
 enum MapFlags : unsigned {
-  kMapShared = 0x01, kMapPrivate = 0x02, kMapFixed = 0x10, kMapAnonymous = 0x20,
-  kMapGrowsdown = 0x100, kMapLocked = 0x2000, kMapNoreserve = 0x4000, kMapPopulate = 0x8000, kMapNonblock = 0x10000, kMapStack = 0x20000, kMapHugetlb = 0x40000,
+  kMapShared = 0x01,
+  kMapPrivate = 0x02,
+  kMapFixed = 0x10,
+  kMapAnonymous = 0x20,
+  kMapGrowsdown = 0x100,
+  kMapLocked = 0x2000,
+  kMapNoreserve = 0x4000,
+  kMapPopulate = 0x8000,
+  kMapNonblock = 0x10000,
+  kMapStack = 0x20000,
+  kMapHugetlb = 0x40000,
   kMapFixedNoreplace = 0x100000,
 };
 inline constexpr unsigned kMapHugeShift = 26;
 enum MremapFlags : unsigned { kMremapMaymove = 1, kMremapFixed = 2, kMremapDontunmap = 4 };
 enum class Madvise : int {
-  kNormal = 0, kRandom = 1, kSequential = 2, kWillneed = 3, kDontneed = 4, kFree = 8, kRemove = 9, kDontfork = 10,
-  kDofork = 11, kHugepage = 14, kNohugepage = 15, kDontdump = 16, kDodump = 17, kWipeonfork = 18,
-  kKeeponfork = 19, kCold = 20, kPageout = 21, kPopulateRead = 22, kPopulateWrite = 23,
-  kDontneedLocked = 24, kCollapse = 25, kGuardInstall = 102, kGuardRemove = 103,
+  kNormal = 0,
+  kRandom = 1,
+  kSequential = 2,
+  kWillneed = 3,
+  kDontneed = 4,
+  kFree = 8,
+  kRemove = 9,
+  kDontfork = 10,
+  kDofork = 11,
+  kHugepage = 14,
+  kNohugepage = 15,
+  kDontdump = 16,
+  kDodump = 17,
+  kWipeonfork = 18,
+  kKeeponfork = 19,
+  kCold = 20,
+  kPageout = 21,
+  kPopulateRead = 22,
+  kPopulateWrite = 23,
+  kDontneedLocked = 24,
+  kCollapse = 25,
+  kGuardInstall = 102,
+  kGuardRemove = 103,
 };
 
 enum class Access : std::uint8_t { kRead, kWrite };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command `faultline`.  The only place where the user's mistakes are caught: one message on
-// stderr, exit status 2.
+// The command `faultline`.  The only place where the user's mistakes are caught: one
+// message on stderr, exit status 2.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -22,7 +22,8 @@ constexpr const char* kHelp =
     "  --help, --version\n";
 
 int dispatch(const std::vector<std::string>& args) {
-  const std::vector<std::string> rest(args.empty() ? args.end() : args.begin() + 1, args.end());
+  const std::vector<std::string> rest(args.empty() ? args.end() : args.begin() + 1,
+                                      args.end());
   const std::string command = args.empty() ? "" : args[0];
   if (command == "run") return run_command(rest);
   if (command == "list") return list_command(rest);
@@ -36,8 +37,12 @@ int dispatch(const std::vector<std::string>& args) {
     return 0;
   }
   const std::vector<std::string> accepted{"run", "list", "show", "--help", "--version"};
-  throw InputError({{"faultline", 0, 0}, "", command.empty() ? "what shall it do?" : "no command \"" + command + "\"",
-                    did_you_mean(command, accepted), accepted});
+  throw InputError(
+      {{"faultline", 0, 0},
+       "",
+       command.empty() ? "what shall it do?" : "no command \"" + command + "\"",
+       did_you_mean(command, accepted),
+       accepted});
 }
 
 }  // namespace

@@ -10,8 +10,9 @@
 // Model (kernel/sched): a task is woken on its previous CPU if that is idle, else on an
 // idle CPU of the same node, else on the nearest idle CPU, else it joins the shortest
 // queue.  A new task goes to the node with the most idle CPUs (select_task_rq_fair with
-// SD_BALANCE_FORK: the idlest group).  A CPU that would go idle takes a task from the longest queue.  A queue takes
-// turns; no wake-up preemption, no priorities, no affinity, and no balancing beyond that.
+// SD_BALANCE_FORK: the idlest group).  A CPU that would go idle takes a task from the
+// longest queue.  A queue takes turns; no wake-up preemption, no priorities, no affinity,
+// and no balancing beyond that.
 #pragma once
 
 #include <cstdint>

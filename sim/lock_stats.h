@@ -19,7 +19,7 @@ enum class LockMode : std::uint8_t { kWrite, kRead };  // exclusive locks use kW
 
 struct LockStats {
   std::string name;
-  static constexpr Duration kNone = Duration::ps(INT64_MAX);   // a minimum of nothing
+  static constexpr Duration kNone = Duration::ps(INT64_MAX);  // a minimum of nothing
   struct Side {
     std::uint64_t acquired = 0;
     std::uint64_t contended = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's reader-writer semaphore (mmap_lock), by the rules of three kernel generations.
+// The kernel's reader-writer semaphore (mmap_lock), by the rules of three kernel
+// generations.
 //
 // The rules decide who gets the lock and who sleeps, and with that how convoys form:
 //   k4_15  Readers behind any waiter queue.  A release wakes the head of the queue: the

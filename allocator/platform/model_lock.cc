@@ -6,7 +6,8 @@
 
 namespace faultline::alloc {
 namespace {
-constexpr Centre kSysFutex{"sys_futex", true}, kFutexWait{"futex_wait", true}, kFutexWake{"futex_wake", true};
+constexpr Centre kSysFutex{"sys_futex", true}, kFutexWait{"futex_wait", true},
+    kFutexWake{"futex_wake", true};
 }
 
 LockStats& ModelLock::stats(Task& task) {
@@ -60,7 +61,8 @@ void ModelLock::futex_wait(Task& task, kernel::Process& process) {
   const Scope entry(task, kernel.centres().syscall_entry);
   const Scope call(task, kSysFutex);
   const Scope wait(task, kFutexWait);
-  task.charge(kernel.profile().costs.syscall_entry_exit + kernel.profile().costs.futex_call);
+  task.charge(kernel.profile().costs.syscall_entry_exit +
+              kernel.profile().costs.futex_call);
   task.sync();
   if (state_ != State::kContended) return;
   Waiter me{&task};
@@ -75,7 +77,8 @@ void ModelLock::futex_wake(Task& task, kernel::Process& process) {
   const Scope entry(task, kernel.centres().syscall_entry);
   const Scope call(task, kSysFutex);
   const Scope wake(task, kFutexWake);
-  task.charge(kernel.profile().costs.syscall_entry_exit + kernel.profile().costs.futex_call);
+  task.charge(kernel.profile().costs.syscall_entry_exit +
+              kernel.profile().costs.futex_call);
   task.sync();
   if (!sleepers_.empty()) task.engine().wake(*sleepers_.pop().task, task.now());
 }

@@ -2,8 +2,9 @@
 //
 // The user's futex lock in virtual time: free, taken, or taken and perhaps waited for.
 //
-// As in a libc, unlocking wakes the first sleeper but doesn't hand the lock over: who comes first
-// gets it, and a woken thread that finds it taken sleeps again.  Contention costs system calls.
+// As in a libc, unlocking wakes the first sleeper but doesn't hand the lock over: who comes
+// first gets it, and a woken thread that finds it taken sleeps again.  Contention costs
+// system calls.
 //
 // Stands for: lll_lock and lll_unlock (glibc, sysdeps/nptl/lowlevellock.h), futex_wait and
 // futex_wake (kernel/futex.c, v4.15-6.18).

@@ -17,7 +17,9 @@
 namespace faultline::alloc {
 namespace {
 
-int error_of(long result) { return result == -1 ? errno : 0; }
+int error_of(long result) {
+  return result == -1 ? errno : 0;
+}
 
 SysValue value_of(void* result) {
   if (result == MAP_FAILED) return {0, errno};
@@ -42,7 +44,8 @@ std::uint64_t read_number(const char* path) {
 
 char thp_mode() {
   char text[128];
-  if (read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) == 0) return 'n';
+  if (read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) == 0)
+    return 'n';
   const char* const chosen = std::strchr(text, '[');
   return chosen != nullptr ? chosen[1] : 'n';
 }
@@ -51,7 +54,9 @@ std::uint64_t hugetlb_default() {
   char text[4096];
   if (read_file("/proc/meminfo", text, sizeof text) == 0) return 0;
   const char* const line = std::strstr(text, "Hugepagesize:");
-  return line == nullptr ? 0 : std::strtoull(line + sizeof "Hugepagesize:" - 1, nullptr, 10) << 10;
+  return line == nullptr
+             ? 0
+             : std::strtoull(line + sizeof "Hugepagesize:" - 1, nullptr, 10) << 10;
 }
 
 }  // namespace
@@ -62,7 +67,8 @@ NativeProcess::NativeProcess() {
   facts_.thp_size = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
   facts_.thp_mode = thp_mode();
   facts_.hugetlb_default = hugetlb_default();
-  facts_.overcommit_memory = static_cast<unsigned>(read_number("/proc/sys/vm/overcommit_memory"));
+  facts_.overcommit_memory =
+      static_cast<unsigned>(read_number("/proc/sys/vm/overcommit_memory"));
 }
 
 void FutexLock::lock_slow() {
@@ -70,24 +76,30 @@ void FutexLock::lock_slow() {
     syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, 2, nullptr, nullptr, 0);
 }
 
-void FutexLock::wake_one() { syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); }
+void FutexLock::wake_one() {
+  syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
 
 SysValue Native::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
-  return value_of(::mmap(pointer(hint), length, static_cast<int>(prot), static_cast<int>(flags), -1, 0));
+  return value_of(::mmap(pointer(hint), length, static_cast<int>(prot),
+                         static_cast<int>(flags), -1, 0));
 }
-int Native::munmap(Addr start, std::uint64_t length) { return error_of(::munmap(pointer(start), length)); }
+int Native::munmap(Addr start, std::uint64_t length) {
+  return error_of(::munmap(pointer(start), length));
+}
 int Native::mprotect(Addr start, std::uint64_t length, unsigned prot) {
   return error_of(::mprotect(pointer(start), length, static_cast<int>(prot)));
 }
 int Native::madvise(Addr start, std::uint64_t length, int advice) {
   return error_of(::madvise(pointer(start), length, advice));
 }
-SysValue Native::mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags) {
+SysValue Native::mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
+                        unsigned flags) {
   return value_of(::mremap(pointer(start), old_length, length, static_cast<int>(flags)));
 }
 
-// The program's other users of the break (libc's own sbrk) are followed by asking libc, which
-// remembers it without a system call.
+// The program's other users of the break (libc's own sbrk) are followed by asking libc,
+// which remembers it without a system call.
 SysValue Native::sbrk(std::int64_t delta) {
   void* const old = ::sbrk(delta);
   if (old == std::bit_cast<void*>(~Addr{0})) return {0, errno};
@@ -104,13 +116,15 @@ void Native::usleep(std::uint64_t microseconds) {
 std::uint64_t Native::random_key() {
   constexpr unsigned kNonblock = 1;  // GRND_NONBLOCK
   std::uint64_t key = 0;
-  if (syscall(SYS_getrandom, &key, sizeof key, kNonblock) != sizeof key) key = 0x9e37'79b9'7f4a'7c15;
+  if (syscall(SYS_getrandom, &key, sizeof key, kNonblock) != sizeof key)
+    key = 0x9e37'79b9'7f4a'7c15;
   return key;
 }
 
 void Native::touch(Addr start, std::uint64_t length, Touch kind) {
   const Addr end = start + length;
-  for (Addr at = start; at < end; at = (at & ~(facts().page_size - 1)) + facts().page_size) {
+  for (Addr at = start; at < end;
+       at = (at & ~(facts().page_size - 1)) + facts().page_size) {
     volatile std::byte* const byte = pointer(at);
     const std::byte was = *byte;
     if (kind == Touch::kWrite) *byte = was;
@@ -155,20 +169,23 @@ void* run_worker(void* arg) {
 
 }  // namespace
 
-void Native::run_threads(unsigned count, void (*body)(Native&, unsigned, void*), void* arg) {
+void Native::run_threads(unsigned count, void (*body)(Native&, unsigned, void*),
+                         void* arg) {
   const ThreadHooks<Native>& hooks = process_.hooks_;
   process_.multi_threaded_ = true;
   Crew crew{&process_, &hooks, body, arg};
   // From the kernel, since this must not allocate either.
   const std::uint64_t bytes = count * sizeof(Worker);
-  const SysValue map = mmap(0, bytes, sys::kProtRead | sys::kProtWrite, sys::kMapPrivate | sys::kMapAnonymous);
+  const SysValue map = mmap(0, bytes, sys::kProtRead | sys::kProtWrite,
+                            sys::kMapPrivate | sys::kMapAnonymous);
   if (!map.ok()) std::abort();
   auto* const workers = reinterpret_cast<Worker*>(map.value);
   for (unsigned i = 0; i < count; ++i) {
     workers[i].crew = &crew;
     workers[i].index = i;
     if (hooks.create != nullptr) workers[i].block = hooks.create(*this, hooks.arg);
-    if (pthread_create(&workers[i].thread, nullptr, run_worker, &workers[i]) != 0) std::abort();
+    if (pthread_create(&workers[i].thread, nullptr, run_worker, &workers[i]) != 0)
+      std::abort();
   }
   crew.released.store(1, std::memory_order_release);
   syscall(SYS_futex, &crew.released, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);

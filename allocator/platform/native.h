@@ -2,8 +2,9 @@
 //
 // The real world: raw system calls, plain loads and stores, futexes.
 //
-// A NativeProcess holds what a process has once; a Native is a thread's view of it and costs nothing
-// to use.  Nothing here allocates, so that an allocator built on it can serve the whole process.
+// A NativeProcess holds what a process has once; a Native is a thread's view of it and
+// costs nothing to use.  Nothing here allocates, so that an allocator built on it can serve
+// the whole process.
 #pragma once
 
 #include <array>
@@ -72,7 +73,8 @@ class Native {
   int munmap(Addr start, std::uint64_t length);
   int mprotect(Addr start, std::uint64_t length, unsigned prot);
   int madvise(Addr start, std::uint64_t length, int advice);
-  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags);
+  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
+                  unsigned flags);
   SysValue sbrk(std::int64_t delta);
   void usleep(std::uint64_t microseconds);
   std::uint64_t random_key();
@@ -88,14 +90,24 @@ class Native {
     std::memcpy(pointer(at), &v, sizeof v);
   }
   void touch(Addr start, std::uint64_t length, Touch kind);
-  void set(Addr to, std::uint8_t byte, std::uint64_t n) { std::memset(pointer(to), byte, n); }
-  void copy(Addr to, Addr from, std::uint64_t n) { std::memcpy(pointer(to), pointer(from), n); }
+  void set(Addr to, std::uint8_t byte, std::uint64_t n) {
+    std::memset(pointer(to), byte, n);
+  }
+  void copy(Addr to, Addr from, std::uint64_t n) {
+    std::memcpy(pointer(to), pointer(from), n);
+  }
   void cycles(std::uint64_t) {}
 
   std::uint64_t atomic_load(Addr at) { return word(at).load(std::memory_order_acquire); }
-  void atomic_store(Addr at, std::uint64_t v) { word(at).store(v, std::memory_order_release); }
-  std::uint64_t atomic_add(Addr at, std::uint64_t n) { return word(at).fetch_add(n, std::memory_order_relaxed); }
-  std::uint64_t atomic_exchange(Addr at, std::uint64_t v) { return word(at).exchange(v, std::memory_order_acq_rel); }
+  void atomic_store(Addr at, std::uint64_t v) {
+    word(at).store(v, std::memory_order_release);
+  }
+  std::uint64_t atomic_add(Addr at, std::uint64_t n) {
+    return word(at).fetch_add(n, std::memory_order_relaxed);
+  }
+  std::uint64_t atomic_exchange(Addr at, std::uint64_t v) {
+    return word(at).exchange(v, std::memory_order_acq_rel);
+  }
   bool compare_exchange(Addr at, std::uint64_t expected, std::uint64_t desired) {
     return word(at).compare_exchange_strong(expected, desired, std::memory_order_acq_rel);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A platform that writes down each system call made through it and passes everything on: what a test
-// holds against another world's calls or against strace.
+// A platform that writes down each system call made through it and passes everything on:
+// what a test holds against another world's calls or against strace.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,28 @@
 
 namespace faultline::alloc {
 
-enum class SysName : std::uint8_t { kMmap, kMunmap, kMprotect, kMadvise, kMremap, kSbrk, kGetrandom };
+enum class SysName : std::uint8_t {
+  kMmap,
+  kMunmap,
+  kMprotect,
+  kMadvise,
+  kMremap,
+  kSbrk,
+  kGetrandom
+};
 
 struct SysCall {
   SysName name{};
   Addr addr = 0;
   std::uint64_t size = 0;
-  std::uint64_t extra = 0;   // mmap, mprotect: protection; madvise: advice; mremap: new size
+  std::uint64_t extra = 0;  // mmap, mprotect: protection; madvise: advice; mremap: new size
   unsigned flags = 0;
   Addr result = 0;
   int error = 0;
 };
 
-// Holds a fixed number of calls, so that recording doesn't allocate; the rest is only counted.
+// Holds a fixed number of calls, so that recording doesn't allocate; the rest is only
+// counted.
 class SysLog {
  public:
   explicit SysLog(std::size_t room = 1 << 16) : calls_(room) {}
@@ -39,7 +48,8 @@ class SysLog {
   [[nodiscard]] const SysCall& operator[](std::size_t i) const { return calls_[i]; }
   [[nodiscard]] std::size_t count(SysName name, bool failed = false) const {
     std::size_t n = 0;
-    for (std::size_t i = 0; i < size(); ++i) n += calls_[i].name == name && (calls_[i].error != 0) == failed;
+    for (std::size_t i = 0; i < size(); ++i)
+      n += calls_[i].name == name && (calls_[i].error != 0) == failed;
     return n;
   }
 
@@ -75,10 +85,12 @@ class Recording {
   }
   int madvise(Addr start, std::uint64_t length, int advice) {
     const int error = p_.madvise(start, length, advice);
-    log_.add({SysName::kMadvise, start, length, static_cast<std::uint64_t>(advice), 0, 0, error});
+    log_.add({SysName::kMadvise, start, length, static_cast<std::uint64_t>(advice), 0, 0,
+              error});
     return error;
   }
-  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags) {
+  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
+                  unsigned flags) {
     const SysValue r = p_.mremap(start, old_length, length, flags);
     log_.add({SysName::kMremap, start, old_length, length, flags, r.value, r.error});
     return r;
@@ -87,7 +99,8 @@ class Recording {
   SysValue sbrk(std::int64_t delta) {
     const SysValue r = p_.sbrk(delta);
     if (delta != 0)
-      log_.add({SysName::kSbrk, 0, static_cast<std::uint64_t>(delta), 0, 0, r.value, r.error});
+      log_.add(
+          {SysName::kSbrk, 0, static_cast<std::uint64_t>(delta), 0, 0, r.value, r.error});
     return r;
   }
   std::uint64_t random_key() {
@@ -98,9 +111,13 @@ class Recording {
   [[nodiscard]] const PlatformFacts& facts() const { return p_.facts(); }
   void usleep(std::uint64_t us) { p_.usleep(us); }
   template <typename T>
-  [[nodiscard]] T load(Addr at) const { return p_.template load<T>(at); }
+  [[nodiscard]] T load(Addr at) const {
+    return p_.template load<T>(at);
+  }
   template <typename T>
-  void store(Addr at, T v) { p_.template store<T>(at, v); }
+  void store(Addr at, T v) {
+    p_.template store<T>(at, v);
+  }
   void touch(Addr a, std::uint64_t n, Touch kind) { p_.touch(a, n, kind); }
   void set(Addr to, std::uint8_t byte, std::uint64_t n) { p_.set(to, byte, n); }
   void copy(Addr to, Addr from, std::uint64_t n) { p_.copy(to, from, n); }
@@ -108,8 +125,12 @@ class Recording {
   std::uint64_t atomic_load(Addr a) { return p_.atomic_load(a); }
   void atomic_store(Addr a, std::uint64_t v) { p_.atomic_store(a, v); }
   std::uint64_t atomic_add(Addr a, std::uint64_t n) { return p_.atomic_add(a, n); }
-  std::uint64_t atomic_exchange(Addr a, std::uint64_t v) { return p_.atomic_exchange(a, v); }
-  bool compare_exchange(Addr a, std::uint64_t e, std::uint64_t d) { return p_.compare_exchange(a, e, d); }
+  std::uint64_t atomic_exchange(Addr a, std::uint64_t v) {
+    return p_.atomic_exchange(a, v);
+  }
+  bool compare_exchange(Addr a, std::uint64_t e, std::uint64_t d) {
+    return p_.compare_exchange(a, e, d);
+  }
   void lock(Lock& l) { p_.lock(l); }
   bool try_lock(Lock& l) { return p_.try_lock(l); }
   void unlock(Lock& l) { p_.unlock(l); }
@@ -118,7 +139,8 @@ class Recording {
   [[nodiscard]] bool multi_threaded() const { return p_.multi_threaded(); }
   Addr static_storage(std::uint64_t n) { return p_.static_storage(n); }
 
-  // The hooks get a recording platform, too.  The registering object must outlive the threads.
+  // The hooks get a recording platform, too.  The registering object must outlive the
+  // threads.
   void set_thread_hooks(const ThreadHooks<Recording>& hooks) {
     hooks_ = hooks;
     ThreadHooks<P> inner;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The entry points: malloc, free, calloc, what they do before they come to an arena, and start-up.
+// The entry points: malloc, free, calloc, what they do before they come to an arena, and
+// start-up.
 //
-// The thread's cache comes first and needs no lock.  A process without a second thread uses the main
-// arena without locking; otherwise the thread's arena is locked for all of the work, its system
-// calls included.  If one arena has nothing left, one other is asked.
+// The thread's cache comes first and needs no lock.  A process without a second thread uses
+// the main arena without locking; otherwise the thread's arena is locked for all of the
+// work, its system calls included.  If one arena has nothing left, one other is asked.
 #pragma once
 
 #include "allocator/ptmalloc/ptmalloc_class.h"
@@ -16,15 +17,19 @@ Ptmalloc<P>::Ptmalloc(P& p, const ReleaseProfile& release, const Settings& setti
     : release_(release), layout_(release), settings_(settings) {
   shared_ = p.static_storage(kWord * static_cast<unsigned>(Shared::kCount));
   main_ = p.static_storage(layout_.bytes);
-  // pthread_create allocates the new thread's table of TLS blocks: 1 module + 14 spare + 2, 16 bytes
-  // each.
+  // pthread_create allocates the new thread's table of TLS blocks: 1 module + 14 spare + 2,
+  // 16 bytes each.
   constexpr std::uint64_t kDtvEntries = 17;
   ThreadHooks<P> hooks;
   hooks.create = [](P& creator, void* self) {
     return static_cast<Ptmalloc*>(self)->calloc(creator, kDtvEntries, 16);
   };
-  hooks.exit = [](P& thread, void* self) { static_cast<Ptmalloc*>(self)->thread_exit(thread); };
-  hooks.release = [](P& joiner, Addr dtv, void* self) { static_cast<Ptmalloc*>(self)->free(joiner, dtv); };
+  hooks.exit = [](P& thread, void* self) {
+    static_cast<Ptmalloc*>(self)->thread_exit(thread);
+  };
+  hooks.release = [](P& joiner, Addr dtv, void* self) {
+    static_cast<Ptmalloc*>(self)->free(joiner, dtv);
+  };
   hooks.arg = this;
   p.set_thread_hooks(hooks);
   if (release_.init_at_start) init(p);
@@ -33,11 +38,13 @@ Ptmalloc<P>::Ptmalloc(P& p, const ReleaseProfile& release, const Settings& setti
 // ptmalloc_init: the thread that comes here first has the main arena.
 template <Platform P>
 void Ptmalloc<P>::init(P& p) {
-  max_fast_ = release_.fastbins ? align_down(settings_.mxfast + kWord, kMallocAlignment) : 0;
+  max_fast_ =
+      release_.fastbins ? align_down(settings_.mxfast + kWord, kMallocAlignment) : 0;
   if (release_.tcache != TcacheCreation::kNever && settings_.tcache_count != 0) {
     tcache_limit_ = tcache_index(chunk_size_for(settings_.tcache_max)) + 1;
     if (tcache_limit_ > release_.tcache_bins) tcache_limit_ = release_.tcache_bins;
-    if (settings_.tcache_count < 0) settings_.tcache_count = static_cast<int>(release_.tcache_depth);
+    if (settings_.tcache_count < 0)
+      settings_.tcache_count = static_cast<int>(release_.tcache_depth);
     if (release_.tcache_key == TcacheKey::kRandom) tcache_key_ = p.random_key();
   }
   p.atomic_store(at(Shared::kMmapThreshold), settings_.mmap_threshold);
@@ -54,7 +61,8 @@ void Ptmalloc<P>::init(P& p) {
 template <Platform P>
 Addr Ptmalloc<P>::malloc(P& p, std::uint64_t bytes) {
   const Frame frame(p, places::kMalloc);
-  if (!initialised_.load(std::memory_order_acquire)) [[unlikely]] init(p);
+  if (!initialised_.load(std::memory_order_acquire)) [[unlikely]]
+    init(p);
   if (bytes > release_.max_request) return 0;
   if (const Addr cached = thread_cache(p)) {
     const unsigned index = tcache_index(chunk_size_for(bytes));
@@ -65,7 +73,8 @@ Addr Ptmalloc<P>::malloc(P& p, std::uint64_t bytes) {
     }
   }
   p.cycles(release_.costs.malloc_entry);
-  return in_an_arena(p, bytes, [this, bytes](const Arena<P>& av) { return int_malloc(av, bytes); });
+  return in_an_arena(p, bytes,
+                     [this, bytes](const Arena<P>& av) { return int_malloc(av, bytes); });
 }
 
 template <Platform P>
@@ -122,7 +131,8 @@ Addr Ptmalloc<P>::calloc(P& p, std::uint64_t count, std::uint64_t each) {
   const Frame frame(p, places::kCalloc);
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(count, each, &bytes) || bytes > release_.max_request) return 0;
-  if (!initialised_.load(std::memory_order_acquire)) [[unlikely]] init(p);
+  if (!initialised_.load(std::memory_order_acquire)) [[unlikely]]
+    init(p);
   p.cycles(release_.costs.calloc_extra);
   const Chunks<P> m(p);
   if (const Addr cached = thread_cache(p); cached != 0 && release_.calloc_from_tcache) {
@@ -159,13 +169,14 @@ Addr Ptmalloc<P>::calloc(P& p, std::uint64_t count, std::uint64_t each) {
   return mem;
 }
 
-// How much of top, from its start, may hold old data: up to the highest break ever in the main arena,
-// up to what was ever made accessible in a heap.
+// How much of top, from its start, may hold old data: up to the highest break ever in the
+// main arena, up to what was ever made accessible in a heap.
 template <Platform P>
 std::uint64_t Ptmalloc<P>::used_before(const Arena<P>& av) const {
   const Addr top = av.top();
   const std::uint64_t size = av.m.size(top);
-  // Without a heap, or if top is no part of it, the difference wraps to more than any chunk has.
+  // Without a heap, or if top is no part of it, the difference wraps to more than any chunk
+  // has.
   const Addr ever = av.is_main()
                         ? av.m.p.atomic_load(at(Shared::kSbrkBase)) + av.max_system_mem()
                         : heap_of(top) + av.m.word(heap_of(top) + heap_info::kMprotectSize);

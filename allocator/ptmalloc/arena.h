@@ -2,10 +2,10 @@
 //
 // An arena: the bins, the top chunk and the counters of one heap or chain of heaps.
 //
-// An Arena object is a view of a struct malloc_state in the process's memory; copying it copies
-// nothing.  Its bins are circular lists whose head lies where a chunk would have its links, so that
-// a bin looks like a chunk.  All of it is guarded by the arena's lock, except the heads of the
-// fastbins and the flag that says that one may be non-empty.
+// An Arena object is a view of a struct malloc_state in the process's memory; copying it
+// copies nothing.  Its bins are circular lists whose head lies where a chunk would have its
+// links, so that a bin looks like a chunk.  All of it is guarded by the arena's lock,
+// except the heads of the fastbins and the flag that says that one may be non-empty.
 //
 // Stands for: struct malloc_state and its macros, malloc/malloc.c (glibc 2.23-2.44).
 #pragma once
@@ -25,14 +25,18 @@ class Arena {
   [[nodiscard]] bool is_main() const { return is_main_; }
   // What the size words of its chunks in use are marked with.
   [[nodiscard]] std::uint64_t mark() const { return is_main_ ? 0 : kNonMainArena; }
-  [[nodiscard]] typename P::Lock& lock() const { return m.p.lock_at(at_, "malloc_state.mutex"); }
+  [[nodiscard]] typename P::Lock& lock() const {
+    return m.p.lock_at(at_, "malloc_state.mutex");
+  }
 
   [[nodiscard]] Addr top() const { return get(l_->top); }
   void set_top(Addr c) const { put(l_->top, c); }
   [[nodiscard]] Addr last_remainder() const { return get(l_->last_remainder); }
   void set_last_remainder(Addr c) const { put(l_->last_remainder, c); }
 
-  [[nodiscard]] Addr bin(unsigned i) const { return at_ + l_->bins + 2 * kWord * (i - 1) - kHeader; }
+  [[nodiscard]] Addr bin(unsigned i) const {
+    return at_ + l_->bins + 2 * kWord * (i - 1) - kHeader;
+  }
   [[nodiscard]] Addr unsorted() const { return bin(kUnsorted); }
   [[nodiscard]] Addr fastbin(unsigned i) const { return at_ + l_->fastbins + i * kWord; }
 
@@ -48,7 +52,9 @@ class Arena {
   void set_map_block(unsigned block, std::uint32_t bits) const {
     m.p.template store<std::uint32_t>(at_ + l_->binmap + 4 * block, bits);
   }
-  void mark_bin(unsigned i) const { set_map_block(i / 32, map_block(i / 32) | 1u << i % 32); }
+  void mark_bin(unsigned i) const {
+    set_map_block(i / 32, map_block(i / 32) | 1u << i % 32);
+  }
 
   [[nodiscard]] Addr next() const { return get(l_->next); }
   void set_next(Addr arena) const { put(l_->next, arena); }
@@ -61,7 +67,8 @@ class Arena {
   void set_max_system_mem(std::uint64_t n) const { put(l_->max_system_mem, n); }
   void add_system_mem(std::uint64_t n) const { put(l_->system_mem, system_mem() + n); }
 
-  // Empty bins, and a top of size 0: the unsorted bin seen as a chunk has last_remainder there.
+  // Empty bins, and a top of size 0: the unsorted bin seen as a chunk has last_remainder
+  // there.
   void init_state() const {
     for (unsigned i = 1; i < kBins; ++i) {
       m.set_fd(bin(i), bin(i));
@@ -74,7 +81,9 @@ class Arena {
   Chunks<P> m;
 
  private:
-  [[nodiscard]] std::uint64_t get(std::uint64_t offset) const { return m.word(at_ + offset); }
+  [[nodiscard]] std::uint64_t get(std::uint64_t offset) const {
+    return m.word(at_ + offset);
+  }
   void put(std::uint64_t offset, std::uint64_t v) const { m.set_word(at_ + offset, v); }
   [[nodiscard]] std::uint16_t flag(std::uint64_t offset) const {
     return m.p.template load<std::uint16_t>(at_ + offset);

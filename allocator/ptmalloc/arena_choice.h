@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which arena a thread uses: one that no thread uses any more, else a new one while the limit
-// allows, else the next of the ring that is not locked just now.  The choice is kept.
+// Which arena a thread uses: one that no thread uses any more, else a new one while the
+// limit allows, else the next of the ring that is not locked just now.  The choice is kept.
 //
-// Stands for: arena_get, arena_get2, reused_arena, get_free_list, _int_new_arena, malloc/arena.c.
+// Stands for: arena_get, arena_get2, reused_arena, get_free_list, _int_new_arena,
+// malloc/arena.c.
 #pragma once
 
 #include "allocator/ptmalloc/ptmalloc_class.h"
@@ -29,8 +30,8 @@ Addr Ptmalloc<P>::arena_get2(P& p, std::uint64_t bytes, Addr avoid) {
   return fresh;
 }
 
-// Counts one more arena if the limit allows.  The limit is computed late: a process that never has
-// many threads never asks for the number of CPUs.
+// Counts one more arena if the limit allows.  The limit is computed late: a process that
+// never has many threads never asks for the number of CPUs.
 template <Platform P>
 bool Ptmalloc<P>::may_add_arena(P& p) {
   const bool per_cpu = release_.arena_limit == ArenaLimit::kOnePerCpu;
@@ -39,9 +40,12 @@ bool Ptmalloc<P>::may_add_arena(P& p) {
     std::uint64_t limit = p.atomic_load(at(Shared::kArenaLimit));
     if (limit == 0) {
       const std::uint64_t cpus = p.facts().cpus;
-      if (settings_.arena_max != 0) limit = settings_.arena_max;
-      else if (per_cpu && count >= settings_.arena_test) limit = std::max(cpus, settings_.arena_test);
-      else if (!per_cpu && count > settings_.arena_test) limit = 8 * cpus;
+      if (settings_.arena_max != 0)
+        limit = settings_.arena_max;
+      else if (per_cpu && count >= settings_.arena_test)
+        limit = std::max(cpus, settings_.arena_test);
+      else if (!per_cpu && count > settings_.arena_test)
+        limit = 8 * cpus;
       if (limit != 0) p.atomic_store(at(Shared::kArenaLimit), limit);
     }
     if (limit != 0 && count >= limit) return false;
@@ -52,7 +56,8 @@ bool Ptmalloc<P>::may_add_arena(P& p) {
 // _int_new_arena: the arena's state lies at the start of its first heap.
 template <Platform P>
 Addr Ptmalloc<P>::new_arena(P& p, std::uint64_t bytes) {
-  const std::uint64_t admin = release_.heap_info_bytes + release_.malloc_state_bytes + kMallocAlignment;
+  const std::uint64_t admin =
+      release_.heap_info_bytes + release_.malloc_state_bytes + kMallocAlignment;
   Addr heap = new_heap(p, bytes + admin, settings_.top_pad);
   // The request may be too large for any heap; then it will get a mapping of its own.
   if (heap == 0) heap = new_heap(p, admin, settings_.top_pad);
@@ -100,8 +105,8 @@ Addr Ptmalloc<P>::get_free_list(P& p) {
   return found;
 }
 
-// Shares an arena: the first of the ring that isn't locked; if all are, the one where the search
-// began (not `avoid`), after a wait.
+// Shares an arena: the first of the ring that isn't locked; if all are, the one where the
+// search began (not `avoid`), after a wait.
 template <Platform P>
 Addr Ptmalloc<P>::reused_arena(P& p, Addr avoid) {
   const auto next = [&](Addr a) { return p.atomic_load(a + layout_.next); };
@@ -135,14 +140,17 @@ void Ptmalloc<P>::attach(P& p, Addr av) {
       before = a;
       a = arena(p, a).next_free();
     }
-    if (a != 0 && before != 0) arena(p, before).set_next_free(arena(p, a).next_free());
-    else if (a != 0) p.atomic_store(at(Shared::kFreeList), arena(p, a).next_free());
+    if (a != 0 && before != 0)
+      arena(p, before).set_next_free(arena(p, a).next_free());
+    else if (a != 0)
+      p.atomic_store(at(Shared::kFreeList), arena(p, a).next_free());
   }
   arena(p, av).set_attached(arena(p, av).attached() + 1);
   p.unlock(free_list_lock_);
 }
 
-// detach_arena: one thread less; an arena that a living thread replaced doesn't become free.
+// detach_arena: one thread less; an arena that a living thread replaced doesn't become
+// free.
 template <Platform P>
 void Ptmalloc<P>::detach_locked(P& p, Addr av) {
   if (av != 0) arena(p, av).set_attached(arena(p, av).attached() - 1);

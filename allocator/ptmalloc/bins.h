@@ -2,9 +2,9 @@
 //
 // Free chunks in the bins of an arena: into a bin, out of it, and which one fits.
 //
-// A small bin holds one size, first in first out.  A large bin is sorted, largest first; the first
-// chunk of each size is also on a circular skip list over the sizes, so that a fit is found without
-// a walk over equals.  The caller holds the arena's lock.
+// A small bin holds one size, first in first out.  A large bin is sorted, largest first;
+// the first chunk of each size is also on a circular skip list over the sizes, so that a
+// fit is found without a walk over equals.  The caller holds the arena's lock.
 //
 // Stands for: unlink_chunk and the bin code of _int_malloc and _int_free, malloc/malloc.c.
 #pragma once
@@ -33,8 +33,8 @@ class Bins {
   // Files a chunk in the bin of its size.
   void file(Addr c, std::uint64_t size) const;
 
-  // The smallest chunk of at least `nb` in nb's own large bin; 0 if none.  Of equal ones the second is
-  // taken, so that the skip list need not change.
+  // The smallest chunk of at least `nb` in nb's own large bin; 0 if none.  Of equal ones
+  // the second is taken, so that the skip list need not change.
   [[nodiscard]] Addr best_fit(std::uint64_t nb) const;
   // The last chunk of the next non-empty bin from `index` on; 0 if all are empty.
   [[nodiscard]] Addr from_next_bin(unsigned index) const;
@@ -58,8 +58,8 @@ void Bins<P>::unlink(Addr c) const {
   if (!is_small(size) && m_.fd_nextsize(c) != 0) unlink_size(c, forward);
 }
 
-// `c` was the first of its size: its successor takes its place on the skip list if it is of the same
-// size (it has no links there yet), else the size is gone.
+// `c` was the first of its size: its successor takes its place on the skip list if it is of
+// the same size (it has no links there yet), else the size is gone.
 template <typename P>
 void Bins<P>::unlink_size(Addr c, Addr forward) const {
   const Addr smaller = m_.fd_nextsize(c);
@@ -120,13 +120,14 @@ Addr Bins<P>::sorted_place(Addr bin, Addr c, std::uint64_t size) const {
     m_.set_bk_nextsize(c, c);
     return bin;
   }
-  // Smaller than all: the common case has no walk.  Its place is the end of the list, and of the
-  // skip list.
+  // Smaller than all: the common case has no walk.  Its place is the end of the list, and
+  // of the skip list.
   const bool smallest = size < m_.size(last(bin));
   Addr at = first(bin);
   if (!smallest) {
     while (size < m_.size(at)) at = m_.fd_nextsize(at);
-    if (size == m_.size(at)) return m_.fd(at);  // second of its size: no change to the skip list
+    if (size == m_.size(at))
+      return m_.fd(at);  // second of its size: no change to the skip list
   }
   const Addr larger = m_.bk_nextsize(at);
   m_.set_fd_nextsize(c, at);

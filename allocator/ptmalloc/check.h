@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Is the heap consistent?  Walks every arena's bins and every chunk of its heaps and holds one
-// against the other.  For tests; no other thread may be at work.
+// Is the heap consistent?  Walks every arena's bins and every chunk of its heaps and holds
+// one against the other.  For tests; no other thread may be at work.
 #pragma once
 
 #include <map>
@@ -57,10 +57,12 @@ class HeapCheck {
       if (index == kUnsorted) continue;
       if (bin_index(size) != index) return fail("chunk in a wrong bin", c);
       if (size > last_size) return fail("bin isn't sorted", c);
-      if (!is_small(size) && (m_.fd_nextsize(c) != 0) != (size != last_size) && size != last_size)
+      if (!is_small(size) && (m_.fd_nextsize(c) != 0) != (size != last_size) &&
+          size != last_size)
         return fail("first of its size is not on the skip list", c);
       last_size = size;
-      if ((av.map_block(index / 32) >> index % 32 & 1) == 0) return fail("binmap says empty", c);
+      if ((av.map_block(index / 32) >> index % 32 & 1) == 0)
+        return fail("binmap says empty", c);
     }
     if (m_.bk(bin) != before) return fail("bin's last isn't the last", bin);
     if (index > kUnsorted && index >= 64) check_sizes(bin);
@@ -88,7 +90,8 @@ class HeapCheck {
       found = walk(av, align_up(heap_.shared(p_, Shared::kSbrkBase), kMallocAlignment));
     } else {
       std::uint64_t bytes = 0;
-      for (Addr heap = heap_of(av.top()); heap != 0; heap = m_.word(heap + heap_info::kPrev)) {
+      for (Addr heap = heap_of(av.top()); heap != 0;
+           heap = m_.word(heap + heap_info::kPrev)) {
         const bool first = m_.word(heap + heap_info::kPrev) == 0;
         const Addr start = heap + heap_.release().heap_info_bytes +
                            (first ? heap_.release().malloc_state_bytes : 0);
@@ -97,7 +100,8 @@ class HeapCheck {
       }
       if (bytes != av.system_mem()) fail("system_mem isn't the sum of the heaps", av.at());
     }
-    if (error_.empty() && found != free_.size()) fail("bins hold chunks that no heap has", av.at());
+    if (error_.empty() && found != free_.size())
+      fail("bins hold chunks that no heap has", av.at());
   }
 
   // Goes from chunk to chunk up to top or a fence; answers how many are free.

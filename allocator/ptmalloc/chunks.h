@@ -2,8 +2,9 @@
 //
 // Chunk headers and links as words of the process's memory.
 //
-// Every access goes through the platform at the word's real address: which pages an allocator
-// touches with its own data decides faults and resident memory, so no header is kept aside.
+// Every access goes through the platform at the word's real address: which pages an
+// allocator touches with its own data decides faults and resident memory, so no header is
+// kept aside.
 #pragma once
 
 #include "allocator/platform.h"
@@ -16,23 +17,30 @@ class Chunks {
  public:
   explicit Chunks(P& platform) : p(platform) {}
 
-  [[nodiscard]] std::uint64_t word(Addr at) const { return p.template load<std::uint64_t>(at); }
+  [[nodiscard]] std::uint64_t word(Addr at) const {
+    return p.template load<std::uint64_t>(at);
+  }
   void set_word(Addr at, std::uint64_t v) const { p.template store<std::uint64_t>(at, v); }
 
   // The size word with its flag bits, and the size alone.
   [[nodiscard]] std::uint64_t head(Addr c) const { return word(c + kWord); }
   [[nodiscard]] std::uint64_t size(Addr c) const { return head(c) & ~kSizeBits; }
   void set_head(Addr c, std::uint64_t v) const { set_word(c + kWord, v); }
-  void set_head_size(Addr c, std::uint64_t size) const { set_head(c, (head(c) & kSizeBits) | size); }
+  void set_head_size(Addr c, std::uint64_t size) const {
+    set_head(c, (head(c) & kSizeBits) | size);
+  }
   void add_flag(Addr c, std::uint64_t flag) const { set_head(c, head(c) | flag); }
 
-  // The word before the header: a free chunk's size again, at its end; an mmapped one's offset.
+  // The word before the header: a free chunk's size again, at its end; an mmapped one's
+  // offset.
   [[nodiscard]] std::uint64_t prev_size(Addr c) const { return word(c); }
   void set_foot(Addr c, std::uint64_t size) const { set_word(c + size, size); }
 
   [[nodiscard]] bool prev_inuse(Addr c) const { return (head(c) & kPrevInuse) != 0; }
   // Whether a chunk of `size` at `c` is in use is written in the header that follows it.
-  [[nodiscard]] bool inuse(Addr c, std::uint64_t size) const { return prev_inuse(c + size); }
+  [[nodiscard]] bool inuse(Addr c, std::uint64_t size) const {
+    return prev_inuse(c + size);
+  }
   void set_inuse(Addr c, std::uint64_t size) const { add_flag(c + size, kPrevInuse); }
   void clear_prev_inuse(Addr c) const { set_head(c, head(c) & ~kPrevInuse); }
 
@@ -49,7 +57,11 @@ class Chunks {
   P& p;
 };
 
-constexpr Addr to_mem(Addr chunk) { return chunk + kHeader; }
-constexpr Addr to_chunk(Addr mem) { return mem - kHeader; }
+constexpr Addr to_mem(Addr chunk) {
+  return chunk + kHeader;
+}
+constexpr Addr to_chunk(Addr mem) {
+  return mem - kHeader;
+}
 
 }  // namespace faultline::alloc

@@ -9,8 +9,8 @@
 namespace faultline::alloc {
 
 void malloc_printerr(const char* message) {
-  const auto written = write(STDERR_FILENO, message, std::strlen(message)) +
-                       write(STDERR_FILENO, "\n", 1);
+  const auto written =
+      write(STDERR_FILENO, message, std::strlen(message)) + write(STDERR_FILENO, "\n", 1);
   static_cast<void>(written);
   std::abort();
 }

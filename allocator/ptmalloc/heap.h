@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The heaps of thread arenas: 64 MiB of address space, aligned to 64 MiB so that any chunk finds the
-// start of its heap by masking.
+// The heaps of thread arenas: 64 MiB of address space, aligned to 64 MiB so that any chunk
+// finds the start of its heap by masking.
 //
-// A heap is reserved without access and opened from the front by mprotect, without padding once it
-// exists.  Shrinking gives the pages back but leaves them open, so that growing again up to there
-// needs no call.  When it is full a further heap is chained to the arena.
+// A heap is reserved without access and opened from the front by mprotect, without padding
+// once it exists.  Shrinking gives the pages back but leaves them open, so that growing
+// again up to there needs no call.  When it is full a further heap is chained to the arena.
 //
-// Stands for: new_heap, grow_heap, shrink_heap, heap_trim, malloc/arena.c (glibc 2.23-2.44).
+// Stands for: new_heap, grow_heap, shrink_heap, heap_trim, malloc/arena.c
+// (glibc 2.23-2.44).
 #pragma once
 
 #include "allocator/ptmalloc/ptmalloc_class.h"
 
 namespace faultline::alloc {
 
-// The address of a heap with at least `size` bytes open, `top_pad` more if they fit; 0 if none.
+// The address of a heap with at least `size` bytes open, `top_pad` more if they fit; 0 if
+// none.
 template <Platform P>
 Addr Ptmalloc<P>::new_heap(P& p, std::uint64_t size, std::uint64_t top_pad) {
   const Frame frame(p, places::kNewHeap);
@@ -35,8 +37,8 @@ Addr Ptmalloc<P>::new_heap(P& p, std::uint64_t size, std::uint64_t top_pad) {
   return heap;
 }
 
-// Aligned address space: where the last reservation left a whole heap's worth behind it, else out of
-// twice as much, else a single try that may happen to be aligned.
+// Aligned address space: where the last reservation left a whole heap's worth behind it,
+// else out of twice as much, else a single try that may happen to be aligned.
 template <Platform P>
 Addr Ptmalloc<P>::reserve_heap(P& p) {
   const unsigned flags = sys::kMapPrivate | sys::kMapAnonymous |
@@ -50,8 +52,10 @@ Addr Ptmalloc<P>::reserve_heap(P& p) {
   if (const SysValue twice = p.mmap(0, 2 * kHeapMax, sys::kProtNone, flags); twice.ok()) {
     const Addr heap = align_up(twice.value, kHeapMax);
     const std::uint64_t lead = heap - twice.value;
-    if (lead != 0) p.munmap(twice.value, lead);
-    else p.atomic_store(at(Shared::kAlignedHeapArea), heap + kHeapMax);
+    if (lead != 0)
+      p.munmap(twice.value, lead);
+    else
+      p.atomic_store(at(Shared::kAlignedHeapArea), heap + kHeapMax);
     p.munmap(heap + kHeapMax, kHeapMax - lead);
     return heap;
   }
@@ -70,14 +74,16 @@ bool Ptmalloc<P>::grow_heap(P& p, Addr heap, std::uint64_t more) {
   if (size > kHeapMax) return false;
   const std::uint64_t open = m.word(heap + heap_info::kMprotectSize);
   if (size > open) {
-    if (p.mprotect(heap + open, size - open, sys::kProtRead | sys::kProtWrite) != 0) return false;
+    if (p.mprotect(heap + open, size - open, sys::kProtRead | sys::kProtWrite) != 0)
+      return false;
     m.set_word(heap + heap_info::kMprotectSize, size);
   }
   m.set_word(heap + heap_info::kSize, size);
   return true;
 }
 
-// Under strict overcommit the pages are mapped anew without access, so that they are not charged.
+// Under strict overcommit the pages are mapped anew without access, so that they are not
+// charged.
 template <Platform P>
 bool Ptmalloc<P>::shrink_heap(P& p, Addr heap, std::uint64_t less) {
   const Chunks<P> m(p);
@@ -112,7 +118,8 @@ void Ptmalloc<P>::heap_trim(const Arena<P>& av) {
   av.m.set_head(top, (size - extra) | kPrevInuse);
 }
 
-// Unmaps the last heap as long as top is all of it and the heap before has room for a new top.
+// Unmaps the last heap as long as top is all of it and the heap before has room for a new
+// top.
 template <Platform P>
 Addr Ptmalloc<P>::drop_empty_heaps(const Arena<P>& av) {
   P& p = av.m.p;
@@ -121,7 +128,8 @@ Addr Ptmalloc<P>::drop_empty_heaps(const Arena<P>& av) {
   while (av.top() == heap + release_.heap_info_bytes) {
     const Addr before = m.word(heap + heap_info::kPrev);
     const std::uint64_t before_size = m.word(before + heap_info::kSize);
-    // From the fence of size 0 at the end of that heap back over the one of 16 to what is free.
+    // From the fence of size 0 at the end of that heap back over the one of 16 to what is
+    // free.
     Addr c = before + before_size - kHeader;
     c -= m.prev_size(c);
     std::uint64_t size = m.size(c) + kHeader;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Freeing in an arena: fastbin, or merge with free neighbours and with top; then perhaps trim.
+// Freeing in an arena: fastbin, or merge with free neighbours and with top; then perhaps
+// trim.
 //
 // Stands for: _int_free, malloc_consolidate, malloc/malloc.c (glibc 2.23-2.44).
 #pragma once
@@ -14,19 +15,24 @@ template <Platform P>
 void Ptmalloc<P>::int_free(const Arena<P>& av, Addr c, Held held) {
   P& p = av.m.p;
   const std::uint64_t size = av.m.size(c);
-  if (cache_has_room(p, size)) cache(p, c, size);
-  else int_free_chunk(av, c, size, held);
+  if (cache_has_room(p, size))
+    cache(p, c, size);
+  else
+    int_free_chunk(av, c, size, held);
 }
 
 // What the allocator itself cuts off a chunk and frees under the lock.
 template <Platform P>
 void Ptmalloc<P>::free_cut(const Arena<P>& av, Addr c, bool through_cache) {
-  if (through_cache) int_free(av, c, Held::kYes);
-  else int_free_chunk(av, c, av.m.size(c), Held::kYes);
+  if (through_cache)
+    int_free(av, c, Held::kYes);
+  else
+    int_free_chunk(av, c, av.m.size(c), Held::kYes);
 }
 
 template <Platform P>
-void Ptmalloc<P>::int_free_chunk(const Arena<P>& av, Addr c, std::uint64_t size, Held held) {
+void Ptmalloc<P>::int_free_chunk(const Arena<P>& av, Addr c, std::uint64_t size,
+                                 Held held) {
   P& p = av.m.p;
   const Frame frame(p, places::kIntFree);
   if (settings_.perturb != 0)
@@ -68,7 +74,8 @@ void Ptmalloc<P>::push_fast(const Arena<P>& av, Addr c, std::uint64_t size) {
   }
 }
 
-// Merges `c` with free neighbours and files it, or makes it part of top.  Answers the merged size.
+// Merges `c` with free neighbours and files it, or makes it part of top.  Answers the
+// merged size.
 template <Platform P>
 std::uint64_t Ptmalloc<P>::merge_free(const Arena<P>& av, Addr c, std::uint64_t size) {
   P& p = av.m.p;
@@ -83,7 +90,8 @@ std::uint64_t Ptmalloc<P>::merge_free(const Arena<P>& av, Addr c, std::uint64_t 
     const std::uint64_t before = m.prev_size(c);
     c -= before;
     size += before;
-    if (m.size(c) != before) malloc_printerr("corrupted size vs. prev_size while consolidating");
+    if (m.size(c) != before)
+      malloc_printerr("corrupted size vs. prev_size while consolidating");
     bins.unlink(c);
     p.cycles(release_.costs.unlink);
   }
@@ -100,8 +108,10 @@ std::uint64_t Ptmalloc<P>::merge_free(const Arena<P>& av, Addr c, std::uint64_t 
   } else {
     m.clear_prev_inuse(next);
   }
-  if (release_.frees_to_smallbin && is_small(size)) bins.file(c, size);
-  else bins.push_unsorted(c, size);
+  if (release_.frees_to_smallbin && is_small(size))
+    bins.file(c, size);
+  else
+    bins.push_unsorted(c, size);
   m.set_head(c, size | kPrevInuse);
   m.set_foot(c, size);
   return size;
@@ -111,7 +121,8 @@ template <Platform P>
 void Ptmalloc<P>::trim_after_free(const Arena<P>& av) {
   P& p = av.m.p;
   p.cycles(release_.costs.trim_attempt);
-  if (!av.is_main()) heap_trim(av);
+  if (!av.is_main())
+    heap_trim(av);
   else if (av.m.size(av.top()) >= p.atomic_load(at(Shared::kTrimThreshold)))
     systrim(av, settings_.top_pad);
 }

@@ -2,9 +2,10 @@
 //
 // Allocation in an arena: where a chunk is looked for, in order.
 //
-//   fastbin of the size, small bin of the size, [fast chunks consolidated for a large request],
-//   the unsorted list (filing what doesn't fit), the request's own large bin, the next larger bin
-//   that isn't empty, top, [fast chunks consolidated, and again], the kernel.
+//   fastbin of the size, small bin of the size, [fast chunks consolidated for a large
+//   request], the unsorted list (filing what doesn't fit), the request's own large bin, the
+//   next larger bin that isn't empty, top, [fast chunks consolidated, and again], the
+//   kernel.
 //
 // The caller holds the arena's lock, or there is one thread only.
 //
@@ -15,7 +16,8 @@
 
 namespace faultline::alloc {
 
-// An arena at address 0 is none at all: only a mapping of its own can serve the request then.
+// An arena at address 0 is none at all: only a mapping of its own can serve the request
+// then.
 template <Platform P>
 Addr Ptmalloc<P>::int_malloc(const Arena<P>& av, std::uint64_t bytes) {
   P& p = av.m.p;
@@ -45,8 +47,8 @@ Addr Ptmalloc<P>::find_chunk(const Arena<P>& av, std::uint64_t nb) {
   }
 }
 
-// Takes the newest chunk off a fastbin.  Others put chunks there without the lock, but only the
-// holder of the lock takes them, so that the list below the head stays.
+// Takes the newest chunk off a fastbin.  Others put chunks there without the lock, but only
+// the holder of the lock takes them, so that the list below the head stays.
 template <Platform P>
 Addr Ptmalloc<P>::pop_fast(P& p, Addr head) {
   const Chunks<P> m(p);
@@ -102,9 +104,9 @@ Addr Ptmalloc<P>::from_small_bin(const Arena<P>& av, std::uint64_t nb) {
   return to_mem(c);
 }
 
-// Goes through the unsorted list from its oldest chunk.  An exact fit is taken (into the thread's
-// cache first, while there is room), the last remainder is split if a small request finds it alone,
-// all else is filed.
+// Goes through the unsorted list from its oldest chunk.  An exact fit is taken (into the
+// thread's cache first, while there is room), the last remainder is split if a small
+// request finds it alone, all else is filed.
 template <Platform P>
 Addr Ptmalloc<P>::from_unsorted(const Arena<P>& av, std::uint64_t nb) {
   constexpr int kMaxScan = 10000;
@@ -144,7 +146,8 @@ Addr Ptmalloc<P>::from_unsorted(const Arena<P>& av, std::uint64_t nb) {
   return tc.get(tcache_index(nb), release_.tcache_key);
 }
 
-// The best fit in the request's own large bin, else any chunk of the next larger size that exists.
+// The best fit in the request's own large bin, else any chunk of the next larger size that
+// exists.
 template <Platform P>
 Addr Ptmalloc<P>::from_bins(const Arena<P>& av, std::uint64_t nb) {
   const Bins<P> bins(av);
@@ -157,10 +160,11 @@ Addr Ptmalloc<P>::from_bins(const Arena<P>& av, std::uint64_t nb) {
   return carve(av, c, size, nb, own == 0 && is_small(nb));
 }
 
-// The first `nb` bytes of a free chunk that is in no list; the rest goes to the unsorted list, or
-// along with it if it is too small to be a chunk.
+// The first `nb` bytes of a free chunk that is in no list; the rest goes to the unsorted
+// list, or along with it if it is too small to be a chunk.
 template <Platform P>
-Addr Ptmalloc<P>::carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uint64_t nb, bool remember) {
+Addr Ptmalloc<P>::carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uint64_t nb,
+                        bool remember) {
   const Chunks<P>& m = av.m;
   const std::uint64_t rest = size - nb;
   if (rest < kMinSize) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Aligned blocks: more is allocated than asked for; lead and tail are cut off and freed.  Of a block
-// with its own mapping only the header moves: the lead stays mapped.
+// Aligned blocks: more is allocated than asked for; lead and tail are cut off and freed. Of
+// a block with its own mapping only the header moves: the lead stays mapped.
 //
-// Stands for: _mid_memalign, _int_memalign, malloc/malloc.c (glibc 2.23-2.44, without the bin scan
-// of 2.38).
+// Stands for: _mid_memalign, _int_memalign, malloc/malloc.c (glibc 2.23-2.44, without the
+// bin scan of 2.38).
 #pragma once
 
 #include <bit>
@@ -17,7 +17,8 @@ template <Platform P>
 Addr Ptmalloc<P>::memalign(P& p, std::uint64_t alignment, std::uint64_t bytes) {
   if (alignment <= kMallocAlignment) return malloc(p, bytes);
   const Frame frame(p, places::kMemalign);
-  if (!initialised_.load(std::memory_order_acquire)) [[unlikely]] init(p);
+  if (!initialised_.load(std::memory_order_acquire)) [[unlikely]]
+    init(p);
   if (alignment > UINT64_MAX / 2 + 1) return 0;
   alignment = std::bit_ceil(std::max(alignment, kMinSize));
   // Too large together: the sum must not wrap round (CVE-2026-0861).
@@ -39,7 +40,8 @@ Addr Ptmalloc<P>::pvalloc(P& p, std::uint64_t bytes) {
 }
 
 template <Platform P>
-Addr Ptmalloc<P>::int_memalign(const Arena<P>& av, std::uint64_t alignment, std::uint64_t bytes) {
+Addr Ptmalloc<P>::int_memalign(const Arena<P>& av, std::uint64_t alignment,
+                               std::uint64_t bytes) {
   const Chunks<P>& m = av.m;
   const Frame frame(m.p, places::kIntMemalign);
   const std::uint64_t nb = chunk_size_for(bytes);

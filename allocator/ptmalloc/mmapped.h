@@ -2,11 +2,12 @@
 //
 // Large blocks with a mapping of their own, and the rule that learns from their frees.
 //
-// Only the header at the start of the mapping is ever written.  Freeing a block that is larger than
-// the threshold (and not above 32 MiB) raises the threshold to its size and the trim threshold to
-// twice that: the next block of this size comes from the heap.
+// Only the header at the start of the mapping is ever written.  Freeing a block that is
+// larger than the threshold (and not above 32 MiB) raises the threshold to its size and the
+// trim threshold to twice that: the next block of this size comes from the heap.
 //
-// Stands for: sysmalloc_mmap, munmap_chunk, mremap_chunk, malloc/malloc.c (glibc 2.23-2.44).
+// Stands for: sysmalloc_mmap, munmap_chunk, mremap_chunk, malloc/malloc.c
+// (glibc 2.23-2.44).
 #pragma once
 
 #include "allocator/ptmalloc/ptmalloc_class.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// glibc's malloc, as an object over a Platform: its declaration (ptmalloc_class.h, where to start
-// reading) and all of its parts.
+// glibc's malloc, as an object over a Platform: its declaration (ptmalloc_class.h, where to
+// start reading) and all of its parts.
 #pragma once
 
 #include "allocator/ptmalloc/api.h"

@@ -2,15 +2,15 @@
 //
 // glibc's malloc, as an object over a Platform.
 //
-// One Ptmalloc is the allocator of one process.  Which release of glibc it stands for is data
-// (release.h); which system calls it makes, in which order, and which words it touches are that
-// release's.  All of its data lies in the process's memory (arenas, heaps, caches, chunk headers) or
-// in static storage (the main arena, the parameters); the object holds only where these are and
-// what never changes after start-up.
+// One Ptmalloc is the allocator of one process.  Which release of glibc it stands for is
+// data (release.h); which system calls it makes, in which order, and which words it touches
+// are that release's.  All of its data lies in the process's memory (arenas, heaps, caches,
+// chunk headers) or in static storage (the main arena, the parameters); the object holds
+// only where these are and what never changes after start-up.
 //
-// This file declares it; ptmalloc.h is what its users include.  Read in this order: layout.h (what a
-// chunk is), int_malloc.h, int_free.h, sysmalloc.h (asking the kernel for more), heap.h and
-// arena_choice.h (threads), mmapped.h, trim.h.
+// This file declares it; ptmalloc.h is what its users include.  Read in this order:
+// layout.h (what a chunk is), int_malloc.h, int_free.h, sysmalloc.h (asking the kernel for
+// more), heap.h and arena_choice.h (threads), mmapped.h, trim.h.
 //
 // Stands for: malloc/malloc.c and malloc/arena.c (glibc 2.23-2.44), written anew.
 #pragma once
@@ -59,8 +59,12 @@ class Ptmalloc {
   [[nodiscard]] const ReleaseProfile& release() const { return release_; }
   [[nodiscard]] const ArenaLayout& layout() const { return layout_; }
   [[nodiscard]] Addr main_arena_address() const { return main_; }
-  [[nodiscard]] Arena<P> arena(P& p, Addr at) const { return Arena<P>(p, at, at == main_, layout_); }
-  [[nodiscard]] std::uint64_t shared(P& p, Shared word) const { return p.atomic_load(at(word)); }
+  [[nodiscard]] Arena<P> arena(P& p, Addr at) const {
+    return Arena<P>(p, at, at == main_, layout_);
+  }
+  [[nodiscard]] std::uint64_t shared(P& p, Shared word) const {
+    return p.atomic_load(at(word));
+  }
 
  private:
   using Lock = typename P::Lock;
@@ -69,13 +73,20 @@ class Ptmalloc {
 
   // Start-up, and the way into an arena.
   void init(P& p);
-  [[nodiscard]] bool alone(P& p) const { return release_.single_thread_path && !p.multi_threaded(); }
-  [[nodiscard]] Addr at(Shared word) const { return shared_ + kWord * static_cast<unsigned>(word); }
+  [[nodiscard]] bool alone(P& p) const {
+    return release_.single_thread_path && !p.multi_threaded();
+  }
+  [[nodiscard]] Addr at(Shared word) const {
+    return shared_ + kWord * static_cast<unsigned>(word);
+  }
   template <typename Work>
   Addr in_an_arena(P& p, std::uint64_t bytes, Work work);
   template <typename Work>
   Addr in_a_locked_arena(P& p, std::uint64_t bytes, Work work);
-  void lock(P& p, const Arena<P>& av) { p.cycles(release_.costs.lock_pair); p.lock(av.lock()); }
+  void lock(P& p, const Arena<P>& av) {
+    p.cycles(release_.costs.lock_pair);
+    p.lock(av.lock());
+  }
   [[nodiscard]] Arena<P> arena_of(P& p, Addr c, std::uint64_t head) const;
 
   // Thread cache (thread_cache.h).
@@ -94,11 +105,15 @@ class Ptmalloc {
   Addr from_unsorted(const Arena<P>& av, std::uint64_t nb);
   Addr from_bins(const Arena<P>& av, std::uint64_t nb);
   Addr from_top(const Arena<P>& av, std::uint64_t nb);
-  Addr carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uint64_t nb, bool remember);
+  Addr carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uint64_t nb,
+             bool remember);
   Addr pop_fast(P& p, Addr head);
 
   // Freeing in an arena (int_free.h).
-  enum class Held : std::uint8_t { kNo, kYes };  // whether the caller holds the arena's lock
+  enum class Held : std::uint8_t {
+    kNo,
+    kYes
+  };  // whether the caller holds the arena's lock
   void int_free(const Arena<P>& av, Addr c, Held held);
   void int_free_chunk(const Arena<P>& av, Addr c, std::uint64_t size, Held held);
   void free_cut(const Arena<P>& av, Addr c, bool through_cache);
@@ -112,7 +127,7 @@ class Ptmalloc {
   Addr sysmalloc(const Arena<P>& av, std::uint64_t nb);
   void grow_main(const Arena<P>& av, std::uint64_t nb);
   struct Region {
-    Addr start = 0, end = 0;   // end: 0 if the break is to be asked for
+    Addr start = 0, end = 0;  // end: 0 if the break is to be asked for
     std::uint64_t size = 0;
     bool ok = false;
   };
@@ -164,13 +179,13 @@ class Ptmalloc {
   const ReleaseProfile& release_;
   const ArenaLayout layout_;
   Settings settings_;
-  std::uint64_t max_fast_ = 128;       // largest chunk for a fastbin
-  unsigned tcache_limit_ = 0;          // size classes in use
-  Addr shared_ = 0;                    // the words of Shared
-  Addr main_ = 0;                      // the main arena
+  std::uint64_t max_fast_ = 128;  // largest chunk for a fastbin
+  unsigned tcache_limit_ = 0;     // size classes in use
+  Addr shared_ = 0;               // the words of Shared
+  Addr main_ = 0;                 // the main arena
   std::atomic<bool> initialised_ = false;
   std::uint64_t tcache_key_ = 0;
-  Lock list_lock_{"list_lock"};        // insertion of a new arena
+  Lock list_lock_{"list_lock"};            // insertion of a new arena
   Lock free_list_lock_{"free_list_lock"};  // the free list and the attached counts
 };
 

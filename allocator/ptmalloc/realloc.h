@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// realloc: in place where it can be (into top, into a free neighbour, by mremap), else a new block.
+// realloc: in place where it can be (into top, into a free neighbour, by mremap), else a
+// new block.
 //
 // Stands for: realloc, _int_realloc, malloc/malloc.c (glibc 2.23-2.44).
 #pragma once
@@ -58,7 +59,8 @@ Addr Ptmalloc<P>::realloc_mmapped(P& p, Addr mem, std::uint64_t bytes, std::uint
 
 // The caller holds the arena's lock.
 template <Platform P>
-Addr Ptmalloc<P>::int_realloc(const Arena<P>& av, Addr c, std::uint64_t old_size, std::uint64_t nb) {
+Addr Ptmalloc<P>::int_realloc(const Arena<P>& av, Addr c, std::uint64_t old_size,
+                              std::uint64_t nb) {
   P& p = av.m.p;
   const Chunks<P>& m = av.m;
   const Frame frame(p, places::kIntRealloc);
@@ -93,7 +95,8 @@ Addr Ptmalloc<P>::int_realloc(const Arena<P>& av, Addr c, std::uint64_t old_size
 
 // A chunk in use of `size` keeps `nb` of it; the rest is freed if it is enough for a chunk.
 template <Platform P>
-void Ptmalloc<P>::trim_to(const Arena<P>& av, Addr c, std::uint64_t size, std::uint64_t nb) {
+void Ptmalloc<P>::trim_to(const Arena<P>& av, Addr c, std::uint64_t size,
+                          std::uint64_t nb) {
   const Chunks<P>& m = av.m;
   const std::uint64_t rest = size - nb;
   if (rest < kMinSize) {

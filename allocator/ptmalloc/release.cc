@@ -6,18 +6,37 @@
 namespace faultline::alloc {
 namespace {
 
-// Counted on 2.36: pairs of 138 (cache hit both ways), 320 (2000 bytes cut from and merged into
-// top), 430 (1..4000 bytes at random); the parts sum to these with about 9 of loop and call stub.
-constexpr PathCosts kCosts236 = {
-    .malloc_hit = 41, .malloc_entry = 38, .arena_top = 113, .arena_bins = 200,
-    .arena_quick = 70, .free_entry = 24, .free_hit = 64, .free_fast = 70, .free_arena = 102,
-    .unlink = 34, .trim_attempt = 25, .lock_pair = 24, .calloc_extra = 40};
+// Counted on 2.36: pairs of 138 (cache hit both ways), 320 (2000 bytes cut from and merged
+// into top), 430 (1..4000 bytes at random); the parts sum to these with about 9 of loop and
+// call stub.
+constexpr PathCosts kCosts236 = {.malloc_hit = 41,
+                                 .malloc_entry = 38,
+                                 .arena_top = 113,
+                                 .arena_bins = 200,
+                                 .arena_quick = 70,
+                                 .free_entry = 24,
+                                 .free_hit = 64,
+                                 .free_fast = 70,
+                                 .free_arena = 102,
+                                 .unlink = 34,
+                                 .trim_attempt = 25,
+                                 .lock_pair = 24,
+                                 .calloc_extra = 40};
 
 // Pairs of 70, 282 and 390 on 2.43; split in the proportions of 2.36.
-constexpr PathCosts kCosts243 = {
-    .malloc_hit = 22, .malloc_entry = 32, .arena_top = 98, .arena_bins = 180,
-    .arena_quick = 62, .free_entry = 12, .free_hit = 27, .free_fast = 0, .free_arena = 102,
-    .unlink = 34, .trim_attempt = 25, .lock_pair = 26, .calloc_extra = 12};
+constexpr PathCosts kCosts243 = {.malloc_hit = 22,
+                                 .malloc_entry = 32,
+                                 .arena_top = 98,
+                                 .arena_bins = 180,
+                                 .arena_quick = 62,
+                                 .free_entry = 12,
+                                 .free_hit = 27,
+                                 .free_fast = 0,
+                                 .free_arena = 102,
+                                 .unlink = 34,
+                                 .trim_attempt = 25,
+                                 .lock_pair = 26,
+                                 .calloc_extra = 12};
 
 constexpr ReleaseProfile make_2_23() {
   ReleaseProfile r;
@@ -26,7 +45,7 @@ constexpr ReleaseProfile make_2_23() {
   r.tcache = TcacheCreation::kNever;
   r.tcache_key = TcacheKey::kNone;
   r.tcache_bins = r.tcache_slots = r.tcache_depth = 0;
-  r.malloc_state_bytes = 2192;   // have_fastchunks became a word of its own in 2.27
+  r.malloc_state_bytes = 2192;  // have_fastchunks became a word of its own in 2.27
   r.heap_info_bytes = 32;
   r.heaps_noreserve = true;
   r.single_thread_path = false;
@@ -42,7 +61,7 @@ constexpr ReleaseProfile make_2_26() {
   r.tcache = TcacheCreation::kFirstCall;
   r.tcache_bins = r.tcache_slots = 64;
   r.tcache_depth = 7;
-  r.tcache_count_bytes = 1;      // 16-bit counters came with 2.30
+  r.tcache_count_bytes = 1;  // 16-bit counters came with 2.30
   r.malloc_state_bytes = 2200;
   return r;
 }
@@ -74,7 +93,8 @@ constexpr ReleaseProfile make_2_43() {
   r.title = "glibc 2.43 (2026), x86-64";
   r.tcache = TcacheCreation::kFirstUse;
   r.init_at_start = true;
-  r.tcache_slots = 76;           // 12 more classes by powers of two, unused unless tcache_max is raised
+  r.tcache_slots =
+      76;  // 12 more classes by powers of two, unused unless tcache_max is raised
   r.tcache_depth = 16;
   r.calloc_from_tcache = true;
   r.fastbins = false;
@@ -102,7 +122,9 @@ constexpr std::array kReleases = {make_2_23(), make_2_26(), make_2_36(),
 
 }  // namespace
 
-std::span<const ReleaseProfile> releases() { return kReleases; }
+std::span<const ReleaseProfile> releases() {
+  return kReleases;
+}
 
 const ReleaseProfile* find_release(std::string_view name) {
   for (const ReleaseProfile& r : kReleases)

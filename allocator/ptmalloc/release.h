@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A release of glibc's malloc as data: every switch by which releases differ in the system calls
-// they make and the words they touch.
+// A release of glibc's malloc as data: every switch by which releases differ in the system
+// calls they make and the words they touch.
 //
 // Sources: the release notes and the history of malloc/malloc.c, malloc/arena.c and
 // sysdeps/unix/sysv/linux/malloc-hugepages.c; commits are named where one decides a switch.
@@ -13,73 +13,77 @@
 
 namespace faultline::alloc {
 
-// What a cached chunk's second word holds against double frees: nothing (to 2.28), the address of
-// the thread's cache (2.29), a random word of the process (2.34).
+// What a cached chunk's second word holds against double frees: nothing (to 2.28), the
+// address of the thread's cache (2.29), a random word of the process (2.34).
 enum class TcacheKey : std::uint8_t { kNone, kOwner, kRandom };
-// When a thread's cache is made: at its first call of malloc, calloc, realloc or free (to 2.42), or
-// when there is something to put into it (2.43).
+// When a thread's cache is made: at its first call of malloc, calloc, realloc or free
+// (to 2.42), or when there is something to put into it (2.43).
 enum class TcacheCreation : std::uint8_t { kNever, kFirstCall, kFirstUse };
-// realloc to a size that fits the chunk: split off what is over; keep it all if it fits (2.37), or if
-// less than 16 bytes would be wasted (2.38, BZ 30579).
+// realloc to a size that fits the chunk: split off what is over; keep it all if it fits
+// (2.37), or if less than 16 bytes would be wasted (2.38, BZ 30579).
 enum class ReallocFit : std::uint8_t { kSplit, kKeepIfFits, kKeepIfTight };
-// 8 x CPUs, found out once more than arena_test arenas exist; or max(CPUs, arena_test), once there
-// are arena_test (2.44).
+// 8 x CPUs, found out once more than arena_test arenas exist; or max(CPUs, arena_test),
+// once there are arena_test (2.44).
 enum class ArenaLimit : std::uint8_t { kEightPerCpu, kOnePerCpu };
-// The mmap that stands in for a failed brk: at least 1 MiB; or (2.35-2.37, 6a734e62f1) the arguments
-// swapped: the first is a multiple of 1 MiB, later ones are whole pages.
+// The mmap that stands in for a failed brk: at least 1 MiB; or (2.35-2.37, 6a734e62f1) the
+// arguments swapped: the first is a multiple of 1 MiB, later ones are whole pages.
 enum class MmapFallback : std::uint8_t { kAtLeastMiB, kSwapped };
 
-// Instructions of a path without the kernel's, so that private work takes time in the model.
-// Sums of a malloc+free pair were counted with callgrind on x86-64 for 2.36, 2.41 and 2.43.
+// Instructions of a path without the kernel's, so that private work takes time in the
+// model. Sums of a malloc+free pair were counted with callgrind on x86-64 for 2.36, 2.41
+// and 2.43.
 struct PathCosts {
-  std::uint32_t malloc_hit;     // malloc from the thread's cache, all of it
-  std::uint32_t malloc_entry;   // malloc around the arena's work
-  std::uint32_t arena_top;      // _int_malloc that cuts from top
-  std::uint32_t arena_bins;     // _int_malloc through the bins
-  std::uint32_t arena_quick;    // _int_malloc from a fastbin or an exact small bin
-  std::uint32_t free_entry;     // free around the inner free
-  std::uint32_t free_hit;       // inner free into the thread's cache
-  std::uint32_t free_fast;      // inner free into a fastbin
-  std::uint32_t free_arena;     // inner free that merges
-  std::uint32_t unlink;         // one neighbour taken out of its bin
-  std::uint32_t trim_attempt;   // a look at top that finds nothing to trim
-  std::uint32_t lock_pair;      // taking and releasing a free arena lock
-  std::uint32_t calloc_extra;   // calloc over malloc, without the clearing
+  std::uint32_t malloc_hit;    // malloc from the thread's cache, all of it
+  std::uint32_t malloc_entry;  // malloc around the arena's work
+  std::uint32_t arena_top;     // _int_malloc that cuts from top
+  std::uint32_t arena_bins;    // _int_malloc through the bins
+  std::uint32_t arena_quick;   // _int_malloc from a fastbin or an exact small bin
+  std::uint32_t free_entry;    // free around the inner free
+  std::uint32_t free_hit;      // inner free into the thread's cache
+  std::uint32_t free_fast;     // inner free into a fastbin
+  std::uint32_t free_arena;    // inner free that merges
+  std::uint32_t unlink;        // one neighbour taken out of its bin
+  std::uint32_t trim_attempt;  // a look at top that finds nothing to trim
+  std::uint32_t lock_pair;     // taking and releasing a free arena lock
+  std::uint32_t calloc_extra;  // calloc over malloc, without the clearing
 };
 
 struct ReleaseProfile {
-  std::string_view name;               // "2.36"
+  std::string_view name;  // "2.36"
   std::string_view title;
 
   TcacheCreation tcache = TcacheCreation::kFirstCall;
   TcacheKey tcache_key = TcacheKey::kRandom;
-  unsigned tcache_bins = 64;           // small size classes: chunks of 32, 48 … bytes
-  unsigned tcache_slots = 64;          // counters and list heads in the struct
-  unsigned tcache_depth = 7;           // chunks kept of a class
-  unsigned tcache_count_bytes = 2;     // width of a counter
-  bool tcache_from_unsorted = true;    // exact fits found while sorting go into the cache first
+  unsigned tcache_bins = 64;        // small size classes: chunks of 32, 48 … bytes
+  unsigned tcache_slots = 64;       // counters and list heads in the struct
+  unsigned tcache_depth = 7;        // chunks kept of a class
+  unsigned tcache_count_bytes = 2;  // width of a counter
+  bool tcache_from_unsorted =
+      true;  // exact fits found while sorting go into the cache first
   bool calloc_from_tcache = false;
 
   bool fastbins = true;
-  bool frees_to_smallbin = false;      // small chunks are filed at once, not left unsorted (2.41)
-  bool old_top_to_tcache = true;       // the rest of a full heap goes the way of any free (to 2.41)
-  bool memalign_cuts_to_tcache = true; // lead and tail of memalign likewise (to 2.38)
-  bool realloc_cuts_to_tcache = true;  // what realloc cuts off likewise (to 2.41)
+  bool frees_to_smallbin =
+      false;  // small chunks are filed at once, not left unsorted (2.41)
+  bool old_top_to_tcache =
+      true;  // the rest of a full heap goes the way of any free (to 2.41)
+  bool memalign_cuts_to_tcache = true;  // lead and tail of memalign likewise (to 2.38)
+  bool realloc_cuts_to_tcache = true;   // what realloc cuts off likewise (to 2.41)
 
   std::uint64_t malloc_state_bytes = 2200;
   std::uint64_t heap_info_bytes = 48;
-  bool heaps_noreserve = false;        // MAP_NORESERVE on the reservation of a heap (to 2.36)
+  bool heaps_noreserve = false;  // MAP_NORESERVE on the reservation of a heap (to 2.36)
   ArenaLimit arena_limit = ArenaLimit::kEightPerCpu;
   MmapFallback mmap_fallback = MmapFallback::kAtLeastMiB;
 
-  // Bytes over the chunk size that a mapping of its own must have, and how many of the mapping's
-  // bytes its chunk size leaves out (2.43: the chunk looks like one of a heap).
+  // Bytes over the chunk size that a mapping of its own must have, and how many of the
+  // mapping's bytes its chunk size leaves out (2.43: the chunk looks like one of a heap).
   std::uint64_t mmap_overhead = 8;
   std::uint64_t mmap_hidden = 0;
   ReallocFit realloc_fit = ReallocFit::kSplit;
 
-  bool init_at_start = false;          // before main, not in the first call (2.42)
-  bool single_thread_path = true;      // no locks before there is a second thread (2.27)
+  bool init_at_start = false;             // before main, not in the first call (2.42)
+  bool single_thread_path = true;         // no locks before there is a second thread (2.27)
   std::uint64_t max_request = INT64_MAX;  // larger ones fail without a look
 
   PathCosts costs;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When an arena has nothing left: a mapping for a large block, more break for the main arena, more
-// of its heap (or a new heap) for a thread arena.
+// When an arena has nothing left: a mapping for a large block, more break for the main
+// arena, more of its heap (or a new heap) for a thread arena.
 //
-// The main arena asks for the request plus top_pad; as long as the break is its own it counts what
-// top already has.  If someone else moved the break, old top is fenced off and a second sbrk brings
-// the end to a page boundary.  If the break can't move, a mapping stands in for it and the arena is
-// no longer contiguous, for good.
+// The main arena asks for the request plus top_pad; as long as the break is its own it
+// counts what top already has.  If someone else moved the break, old top is fenced off and
+// a second sbrk brings the end to a page boundary.  If the break can't move, a mapping
+// stands in for it and the arena is no longer contiguous, for good.
 //
 // Stands for: sysmalloc, sysmalloc_mmap_fallback, malloc/malloc.c (glibc 2.23-2.44).
 #pragma once
@@ -42,7 +42,8 @@ void Ptmalloc<P>::grow_main(const Arena<P>& av, std::uint64_t nb) {
   const std::uint64_t old_size = av.m.size(old_top);
   const Region region = more_core(av, nb, old_size);
   if (!region.ok) return;
-  if (p.atomic_load(at(Shared::kSbrkBase)) == 0) p.atomic_store(at(Shared::kSbrkBase), region.start);
+  if (p.atomic_load(at(Shared::kSbrkBase)) == 0)
+    p.atomic_store(at(Shared::kSbrkBase), region.start);
   av.add_system_mem(region.size);
   const Addr old_end = old_top + old_size;
   if (region.start == old_end && region.end == 0) {
@@ -88,7 +89,8 @@ typename Ptmalloc<P>::Region Ptmalloc<P>::more_core(const Arena<P>& av, std::uin
 
 // A region that doesn't continue top: becomes the new top, aligned; old top is fenced off.
 template <Platform P>
-void Ptmalloc<P>::extend_main(const Arena<P>& av, Region region, Addr old_top, std::uint64_t old_size) {
+void Ptmalloc<P>::extend_main(const Arena<P>& av, Region region, Addr old_top,
+                              std::uint64_t old_size) {
   P& p = av.m.p;
   const Addr start = align_up(region.start, kMallocAlignment);
   std::uint64_t correction = 0;
@@ -139,7 +141,8 @@ bool Ptmalloc<P>::grow_thread_arena(const Arena<P>& av, std::uint64_t nb) {
     m.set_head(old_top, (heap + now - old_top) | kPrevInuse);
     return true;
   }
-  const Addr fresh = new_heap(p, nb + kMinSize + release_.heap_info_bytes, settings_.top_pad);
+  const Addr fresh =
+      new_heap(p, nb + kMinSize + release_.heap_info_bytes, settings_.top_pad);
   if (fresh == 0) return false;
   const std::uint64_t size = m.word(fresh + heap_info::kSize);
   m.set_word(fresh + heap_info::kArena, av.at());
@@ -151,8 +154,8 @@ bool Ptmalloc<P>::grow_thread_arena(const Arena<P>& av, std::uint64_t nb) {
   return true;
 }
 
-// Ends the heap behind old top with a fence (a chunk of 16 bytes and one of size 0) and frees what
-// remains of old top.
+// Ends the heap behind old top with a fence (a chunk of 16 bytes and one of size 0) and
+// frees what remains of old top.
 template <Platform P>
 void Ptmalloc<P>::leave_heap(const Arena<P>& av, Addr old_top, std::uint64_t old_size) {
   const Chunks<P>& m = av.m;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of a thread's cache: made by the thread's first call (2.43: when a chunk could be put into
-// it), emptied chunk by chunk when the thread ends.
+// The life of a thread's cache: made by the thread's first call (2.43: when a chunk could
+// be put into it), emptied chunk by chunk when the thread ends.
 //
 // Stands for: tcache_init, tcache_thread_shutdown, malloc/malloc.c (glibc 2.26-2.44).
 #pragma once
@@ -14,7 +14,8 @@ namespace faultline::alloc {
 template <Platform P>
 Addr Ptmalloc<P>::thread_cache(P& p, std::uint64_t size_to_put) {
   const ThreadWords& thread = p.thread_words();
-  if (thread.word[kTcache] != 0) [[likely]] return thread.word[kTcache];
+  if (thread.word[kTcache] != 0) [[likely]]
+    return thread.word[kTcache];
   if (tcache_limit_ == 0 || thread.word[kExiting] != 0) return 0;
   if (release_.tcache == TcacheCreation::kFirstCall ||
       (size_to_put != UINT64_MAX && tcache_index(size_to_put) < tcache_limit_))
@@ -26,7 +27,8 @@ template <Platform P>
 void Ptmalloc<P>::make_thread_cache(P& p) {
   const Frame frame(p, places::kTcacheInit);
   const std::uint64_t bytes = release_.tcache_bytes();
-  const Addr mem = in_a_locked_arena(p, bytes, [this, bytes](const Arena<P>& av) { return int_malloc(av, bytes); });
+  const Addr mem = in_a_locked_arena(
+      p, bytes, [this, bytes](const Arena<P>& av) { return int_malloc(av, bytes); });
   if (mem == 0) return;
   p.set(mem, 0, bytes);
   p.thread_words().word[kTcache] = mem;
@@ -37,8 +39,8 @@ bool Ptmalloc<P>::cache_has_room(P& p, std::uint64_t size) const {
   const Addr cached = p.thread_words().word[kTcache];
   if (cached == 0) return false;
   const unsigned index = tcache_index(size);
-  return index < tcache_limit_ &&
-         Tcache<P>(p, cached, release_).count(index) < static_cast<unsigned>(settings_.tcache_count);
+  return index < tcache_limit_ && Tcache<P>(p, cached, release_).count(index) <
+                                      static_cast<unsigned>(settings_.tcache_count);
 }
 
 // Precondition: cache_has_room.
@@ -52,8 +54,10 @@ void Ptmalloc<P>::cache(P& p, Addr c, std::uint64_t size) {
 
 template <Platform P>
 void Ptmalloc<P>::check_double_free(const Tcache<P>& tc, unsigned index, Addr mem) const {
-  const std::uint64_t key = release_.tcache_key == TcacheKey::kOwner ? tc.at() : tcache_key_;
-  if (tc.key_of(mem) != key) [[likely]] return;
+  const std::uint64_t key =
+      release_.tcache_key == TcacheKey::kOwner ? tc.at() : tcache_key_;
+  if (tc.key_of(mem) != key) [[likely]]
+    return;
   // By chance or by a second free: the list knows.
   for (Addr cached = tc.peek(index); cached != 0; cached = tc.next(cached))
     if (cached == mem) malloc_printerr("free(): double free detected in tcache 2");

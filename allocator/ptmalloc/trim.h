@@ -45,8 +45,8 @@ bool Ptmalloc<P>::malloc_trim(P& p, std::uint64_t pad) {
   return released;
 }
 
-// mtrim: the whole pages inside each free chunk, past the header and links; then the end of the main
-// heap.  What was given back before is given back again: nothing remembers it.
+// mtrim: the whole pages inside each free chunk, past the header and links; then the end of
+// the main heap.  What was given back before is given back again: nothing remembers it.
 template <Platform P>
 bool Ptmalloc<P>::trim_arena(const Arena<P>& av, std::uint64_t pad) {
   constexpr std::uint64_t kKept = 48;  // header, links, links by size
@@ -55,7 +55,8 @@ bool Ptmalloc<P>::trim_arena(const Arena<P>& av, std::uint64_t pad) {
   if (release_.fastbins) consolidate(av);
   bool released = false;
   const unsigned smallest = bin_index(page(p));
-  for (unsigned i = kUnsorted; i < kBins; i = i == kUnsorted ? std::max(i + 1, smallest) : i + 1) {
+  for (unsigned i = kUnsorted; i < kBins;
+       i = i == kUnsorted ? std::max(i + 1, smallest) : i + 1) {
     for (Addr c = m.bk(av.bin(i)); c != av.bin(i); c = m.bk(c)) {
       const Addr start = align_up(c + kKept, page(p));
       const Addr end = c + m.size(c);
@@ -88,19 +89,35 @@ bool Ptmalloc<P>::set_parameter(P& p, Param param, std::int64_t value) {
   switch (param) {
     case Param::kMxfast:
       if (bytes > 160) return false;
-      if (release_.fastbins) max_fast_ = bytes == 0 ? 16 : align_down(bytes + kWord, kMallocAlignment);
+      if (release_.fastbins)
+        max_fast_ = bytes == 0 ? 16 : align_down(bytes + kWord, kMallocAlignment);
       return true;
-    case Param::kTrimThreshold: threshold(Shared::kTrimThreshold); return true;
+    case Param::kTrimThreshold:
+      threshold(Shared::kTrimThreshold);
+      return true;
     case Param::kMmapThreshold:
       if (bytes > kMmapThresholdMax) return false;
       threshold(Shared::kMmapThreshold);
       return true;
-    case Param::kTopPad: settings_.top_pad = bytes; settings_.dynamic_threshold = false; return true;
-    case Param::kMmapMax: settings_.mmap_max = bytes; settings_.dynamic_threshold = false; return true;
-    case Param::kPerturb: settings_.perturb = static_cast<unsigned>(value & 0xff); return true;
-    case Param::kArenaTest: settings_.arena_test = bytes; return value > 0;
-    case Param::kArenaMax: settings_.arena_max = bytes; return value > 0;
-    case Param::kCheckAction: return true;
+    case Param::kTopPad:
+      settings_.top_pad = bytes;
+      settings_.dynamic_threshold = false;
+      return true;
+    case Param::kMmapMax:
+      settings_.mmap_max = bytes;
+      settings_.dynamic_threshold = false;
+      return true;
+    case Param::kPerturb:
+      settings_.perturb = static_cast<unsigned>(value & 0xff);
+      return true;
+    case Param::kArenaTest:
+      settings_.arena_test = bytes;
+      return value > 0;
+    case Param::kArenaMax:
+      settings_.arena_max = bytes;
+      return value > 0;
+    case Param::kCheckAction:
+      return true;
   }
   return true;
 }

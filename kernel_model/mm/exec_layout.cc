@@ -74,8 +74,9 @@ void set_up_exec_layout(Mm& mm) {
   std::uint64_t file_offset = 0;
   for (const arch::LayoutVma& from : layout.vmas) {
     Vma& vma = add(mm, from, file_offset);
-    // execve's argument page is faulted in while the caller's old mm is still current, and so goes
-    // past the task's cache (inc_mm_counter_fast, mm/memory.c); all else is cached still.
+    // execve's argument page is faulted in while the caller's old mm is still current, and
+    // so goes past the task's cache (inc_mm_counter_fast, mm/memory.c); all else is cached
+    // still.
     mm.pages().map_at_start(vma, touched_at_start(mm, vma), vma.name == "[stack]");
   }
 }

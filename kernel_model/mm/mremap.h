@@ -29,7 +29,8 @@ struct MremapArgs {
 [[nodiscard]] SysResult<Vma*> vma_to_resize(Mm& mm, const MremapArgs& args);
 
 // Without a new address: shrinks, grows in place or moves to where there is room.
-SysResult<VirtAddr> mremap_at(Task& task, Mm& mm, const MremapArgs& args, MunmapResult& result);
+SysResult<VirtAddr> mremap_at(Task& task, Mm& mm, const MremapArgs& args,
+                              MunmapResult& result);
 
 // 6.17 and later: checks that need no lock, and the call itself.
 [[nodiscard]] Errno check_mremap_params(const Mm& mm, const MremapArgs& args);

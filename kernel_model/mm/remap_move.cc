@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mremap(2) of 6.17 and later: arguments are checked before any VMA is looked up, the VMA before
-// anything is unmapped, and a move that doesn't resize may take several VMAs along, holes and all.
+// mremap(2) of 6.17 and later: arguments are checked before any VMA is looked up, the VMA
+// before anything is unmapped, and a move that doesn't resize may take several VMAs along,
+// holes and all.
 //
-// Stands for: check_mremap_params(), check_prep_vma(), remap_move(), mremap_to() (mm/mremap.c,
-// v6.17-6.18).  Model: no userfaultfd, no sealed VMAs, no file with an address search of its own.
+// Stands for: check_mremap_params(), check_prep_vma(), remap_move(), mremap_to()
+// (mm/mremap.c, v6.17-6.18).  Model: no userfaultfd, no sealed VMAs, no file with an
+// address search of its own.
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
@@ -70,8 +72,8 @@ SysResult<VirtAddr> mremap_to(Task& task, Mm& mm, MremapArgs args) {
   return move_vma(task, mm, *vma, args, to.value());
 }
 
-// A move without a resize: each VMA of the range in turn, the holes between them kept.  The first
-// page must be mapped; what fails leaves the VMAs before it moved.
+// A move without a resize: each VMA of the range in turn, the holes between them kept.  The
+// first page must be mapped; what fails leaves the VMAs before it moved.
 SysResult<VirtAddr> remap_move(Task& task, Mm& mm, const MremapArgs& args) {
   const VirtAddr end = args.old_start + args.old_length;
   VirtAddr at = args.old_start;
@@ -98,7 +100,8 @@ SysResult<VirtAddr> remap_move(Task& task, Mm& mm, const MremapArgs& args) {
 Errno check_mremap_params(const Mm& mm, const MremapArgs& args) {
   constexpr unsigned kKnown = kMremapMaymove | kMremapFixed | kMremapDontunmap;
   const std::uint64_t task_size = mm.kernel().profile().layout.task_size;
-  if ((args.flags & ~kKnown) != 0 || !page_aligned(mm, args.old_start)) return Errno::kEINVAL;
+  if ((args.flags & ~kKnown) != 0 || !page_aligned(mm, args.old_start))
+    return Errno::kEINVAL;
   if (args.new_length == 0 || args.new_length > task_size) return Errno::kEINVAL;
   if (!implies_new_addr(args)) return Errno::kOk;
   if (args.new_start.v > task_size - args.new_length || !page_aligned(mm, args.new_start))

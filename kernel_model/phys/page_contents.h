@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What frames hold, as far as a check can ask: one byte a frame, zero after a clear, taken along by a
-// copy.  Off unless somebody watches (Kernel::watch_contents): the model's results don't need it, the
-// comparison with a live kernel does.
+// What frames hold, as far as a check can ask: one byte a frame, zero after a clear, taken
+// along by a copy.  Off unless somebody watches (Kernel::watch_contents): the model's
+// results don't need it, the comparison with a live kernel does.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class PageContents {
   }
 
  private:
-  std::map<std::uint32_t, std::uint8_t> bytes_;   // frames that don't hold zero
+  std::map<std::uint32_t, std::uint8_t> bytes_;  // frames that don't hold zero
 };
 
 }  // namespace faultline::kernel

@@ -20,12 +20,11 @@ struct Name {
   E value;
 };
 
-constexpr Name<RwSemRules> kRwSem[] = {{"4.15", RwSemRules::k4_15},
-                                       {"5.3", RwSemRules::k5_3},
-                                       {"5.11", RwSemRules::k5_11}};
-constexpr Name<VmaLockRule> kVmaLock[] = {{"no", VmaLockRule::kNo},     {"6.4", VmaLockRule::k6_4},
-                                      {"6.5", VmaLockRule::k6_4},   {"6.8", VmaLockRule::k6_8},
-                                      {"6.12", VmaLockRule::k6_12}, {"6.18", VmaLockRule::k6_18}};
+constexpr Name<RwSemRules> kRwSem[] = {
+    {"4.15", RwSemRules::k4_15}, {"5.3", RwSemRules::k5_3}, {"5.11", RwSemRules::k5_11}};
+constexpr Name<VmaLockRule> kVmaLock[] = {
+    {"no", VmaLockRule::kNo},   {"6.4", VmaLockRule::k6_4},   {"6.5", VmaLockRule::k6_4},
+    {"6.8", VmaLockRule::k6_8}, {"6.12", VmaLockRule::k6_12}, {"6.18", VmaLockRule::k6_18}};
 constexpr Name<SplitPtlock> kSplit[] = {{"by_arch", SplitPtlock::kByArch},
                                         {"yes", SplitPtlock::kYes},
                                         {"no", SplitPtlock::kNo}};
@@ -124,7 +123,8 @@ constexpr Switch kSwitches[] = {
                                "munmap zaps under mmap_lock for read"),
     choice<&C::overcommit, kOvercommit>("mm.overcommit_heuristic",
                                         "what overcommit mode 0 refuses"),
-    flag<&C::pt_reclaim>("mm.pt_reclaim", "MADV_DONTNEED frees page tables it leaves empty (x86-64)"),
+    flag<&C::pt_reclaim>("mm.pt_reclaim",
+                         "MADV_DONTNEED frees page tables it leaves empty (x86-64)"),
     number<&C::stack_guard_gap, 0, 1 << 20>("mm.stack_guard_gap",
                                             "pages kept below a stack"),
     number<&C::lru_batch, 1, 1024>("phys.lru_batch", "pages that wait per CPU for the LRU"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What each word after "faultline" does.  Each returns the exit status and throws InputError for
-// what the user has to mend.
+// What each word after "faultline" does.  Each returns the exit status and throws
+// InputError for what the user has to mend.
 #pragma once
 
 #include <string>

@@ -19,7 +19,9 @@ namespace {
 using report::Table;
 constexpr auto kLeft = Table::Align::kLeft;
 
-void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+}
 
 void list_scenarios() {
   Table table({{"scenario", kLeft}, {"title", kLeft}});
@@ -53,7 +55,8 @@ std::string default_of(const workloads::ParamDecl& p) {
 void list_workloads() {
   for (const workloads::WorkloadDecl& w : workloads::all()) {
     print(std::string(w.name) + ": " + std::string(w.summary) + "\n");
-    Table table({{"parameter", kLeft}, {"default", Table::Align::kRight}, {"what it is", kLeft}});
+    Table table(
+        {{"parameter", kLeft}, {"default", Table::Align::kRight}, {"what it is", kLeft}});
     for (const workloads::ParamDecl& p : w.params)
       table.add({std::string(p.name), default_of(p), std::string(p.help)});
     print(table.text(2) + "\n");
@@ -74,11 +77,12 @@ int list_command(const std::vector<std::string>& args) {
   } else if (what == "workloads") {
     list_workloads();
   } else {
-    throw InputError({{"faultline list", 0, 0},
-                      "",
-                      args.size() == 1 ? "can't list \"" + what + "\"" : "say what to list, in one word",
-                      did_you_mean(what, accepted),
-                      accepted});
+    throw InputError(
+        {{"faultline list", 0, 0},
+         "",
+         args.size() == 1 ? "can't list \"" + what + "\"" : "say what to list, in one word",
+         did_you_mean(what, accepted),
+         accepted});
   }
   return 0;
 }

@@ -18,17 +18,22 @@ po::options_description visible_options() {
   const auto texts = [](const char* what) {
     return po::value<std::vector<std::string>>()->value_name(what);
   };
-  const auto text = [](const char* what) { return po::value<std::string>()->value_name(what); };
+  const auto text = [](const char* what) {
+    return po::value<std::string>()->value_name(what);
+  };
   d.add_options()("variant", texts("NAME"), "run this variant alone (may be repeated)");
-  d.add_options()("set", texts("KEY=VALUE"),
-                  "change a setting of all variants, as kernel.locks.rwsem=5.3 (may be repeated)");
+  d.add_options()(
+      "set", texts("KEY=VALUE"),
+      "change a setting of all variants, as kernel.locks.rwsem=5.3 (may be repeated)");
   d.add_options()("seed", text("N"), "seed of the run");
   d.add_options()("json", text("FILE"), "write the result as JSON; - is stdout");
   d.add_options()("csv", text("FILE"), "write the metrics as CSV; - is stdout");
-  d.add_options()("folded", text("DIR"),
-                  "write DIR/VARIANT.folded: stacks for flame graphs, in virtual nanoseconds");
+  d.add_options()(
+      "folded", text("DIR"),
+      "write DIR/VARIANT.folded: stacks for flame graphs, in virtual nanoseconds");
   d.add_options()("quiet", "no report on stdout");
-  d.add_options()("jobs,j", text("N"), "run N variants at once; results don't depend on it");
+  d.add_options()("jobs,j", text("N"),
+                  "run N variants at once; results don't depend on it");
   d.add_options()("help", "this text");
   return d;
 }
@@ -39,7 +44,8 @@ po::options_description visible_options() {
       {{kCommand, 0, 0}, "", std::move(message), std::move(hint), std::move(accepted)});
 }
 
-[[noreturn]] void complain_unknown(const std::string& option, const po::options_description& d) {
+[[noreturn]] void complain_unknown(const std::string& option,
+                                   const po::options_description& d) {
   std::vector<std::string> names;
   for (const auto& known : d.options()) names.push_back("--" + known->long_name());
   const std::string word = option.starts_with("--") ? option : "--" + option;
@@ -83,7 +89,8 @@ std::string text_of(const po::variables_map& values, const char* name) {
 }
 
 // Digits alone: boost would take "-1" for the largest number there is.
-std::uint64_t number_of(const po::variables_map& values, const char* name, std::uint64_t most) {
+std::uint64_t number_of(const po::variables_map& values, const char* name,
+                        std::uint64_t most) {
   const std::string text = text_of(values, name);
   std::uint64_t n = 0;
   bool good = !text.empty() && text.size() < 20;
@@ -106,8 +113,10 @@ RunOptions parse_run_options(const std::vector<std::string>& args) {
   if (o.help) return o;
   const std::vector<std::string> files = texts_of(values, "file");
   if (files.empty())
-    complain("which scenario? give a file or a name", "faultline list scenarios shows the names");
-  if (files.size() > 1) complain("one scenario at a time: \"" + files[1] + "\" is one too many");
+    complain("which scenario? give a file or a name",
+             "faultline list scenarios shows the names");
+  if (files.size() > 1)
+    complain("one scenario at a time: \"" + files[1] + "\" is one too many");
   o.file = files[0];
   o.variants = texts_of(values, "variant");
   for (const std::string& s : texts_of(values, "set"))
@@ -116,7 +125,8 @@ RunOptions parse_run_options(const std::vector<std::string>& args) {
   o.json = text_of(values, "json");
   o.csv = text_of(values, "csv");
   o.folded = text_of(values, "folded");
-  if (o.json == "-" && o.csv == "-") complain("only one of --json and --csv can go to stdout");
+  if (o.json == "-" && o.csv == "-")
+    complain("only one of --json and --csv can go to stdout");
   o.quiet = values.count("quiet") != 0;
   if (values.count("jobs") != 0)
     o.jobs = static_cast<unsigned>(number_of(values, "jobs", 1024));
@@ -127,8 +137,10 @@ RunOptions parse_run_options(const std::vector<std::string>& args) {
 std::string run_help() {
   std::ostringstream out;
   out << "usage: faultline run FILE [options]\n\n"
-         "Runs a scenario and prints what came out and why.  FILE is a path or the name of a\n"
-         "scenario of the library (faultline list scenarios).  Exit status: 0, 1 if an [expect]\n"
+         "Runs a scenario and prints what came out and why.  FILE is a path or the name of "
+         "a\n"
+         "scenario of the library (faultline list scenarios).  Exit status: 0, 1 if an "
+         "[expect]\n"
          "condition failed, 2 if the input was wrong.\n\n"
       << visible_options();
   return out.str();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command line.  A wrong word gets the nearest right one, like a wrong key in a file does.
+// The command line.  A wrong word gets the nearest right one, like a wrong key in a file
+// does.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@
 namespace faultline::cli {
 
 struct RunOptions {
-  std::string file;                     // a path or the name of a scenario of the library
-  std::vector<std::string> variants;    // empty: all
+  std::string file;                   // a path or the name of a scenario of the library
+  std::vector<std::string> variants;  // empty: all
   std::vector<scenario::Override> overrides;
   std::optional<std::uint64_t> seed;
-  std::string json, csv, folded;        // empty: not asked for
+  std::string json, csv, folded;  // empty: not asked for
   bool quiet = false;
   unsigned jobs = 1;
   bool help = false;

@@ -56,6 +56,6 @@ ProgressBar::ProgressBar(const scenario::ProgressList& progress) {
   });
 }
 
-ProgressBar::~ProgressBar() = default;   // the thread stops and is joined
+ProgressBar::~ProgressBar() = default;  // the thread stops and is joined
 
 }  // namespace faultline::cli

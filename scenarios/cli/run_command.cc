@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// faultline run: everything is read and checked before anything runs, and files are written when
-// all is known.
+// faultline run: everything is read and checked before anything runs, and files are written
+// when all is known.
 #include <cstdio>
 #include <filesystem>
 
@@ -51,7 +51,8 @@ void write_outputs(const RunOptions& o, const scenario::Result& result) {
   if (!o.csv.empty()) report::write_file(o.csv, report::csv(result), "--csv");
   if (!o.folded.empty())
     for (const scenario::VariantResult& v : result.variants)
-      report::write_file(o.folded + "/" + v.name + ".folded", report::folded(v), "--folded");
+      report::write_file(o.folded + "/" + v.name + ".folded", report::folded(v),
+                         "--folded");
   const bool stdout_is_taken = o.json == "-" || o.csv == "-";
   if (!o.quiet && !stdout_is_taken) report::write_file("-", report::text(result), "stdout");
 }

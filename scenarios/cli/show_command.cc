@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// faultline show: one machine with all that decides its results, and where each number is from.
+// faultline show: one machine with all that decides its results, and where each number is
+// from.
 #include <cstdio>
 
 #include "arch_profiles/input_error.h"
@@ -28,7 +29,10 @@ int show_command(const std::vector<std::string>& args) {
                       accepted});
   }
   if (args.size() != 2)
-    throw InputError({{"faultline show profile", 0, 0}, "", "give the name of one profile", "",
+    throw InputError({{"faultline show profile", 0, 0},
+                      "",
+                      "give the name of one profile",
+                      "",
                       arch::list_profiles()});
   show_profile(args[1]);
   return 0;

@@ -17,13 +17,16 @@ using scenario::VariantResult;
 // Stacks below this share (in millionths) are left out: they are in the folded output.
 constexpr std::int64_t kLeastShare = 100;
 
-// Seconds with nine decimals: what a double prints exactly for any run of less than 11 days.
+// Seconds with nine decimals: what a double prints exactly for any run of less than 11
+// days.
 Json number(Decimal d) {
   const Decimal r = d.rounded(9);
   return r.decimals() == 0 ? Json(r.units()) : Json(r.to_double());
 }
 
-Json seconds(Duration d) { return number(Decimal::seconds(d)); }
+Json seconds(Duration d) {
+  return number(Decimal::seconds(d));
+}
 
 Json published_of(const VariantResult& v) {
   Json all = Json::array();
@@ -43,7 +46,8 @@ Json top_of(const VariantResult& v) {
   Json all = Json::array();
   for (const scenario::StackShare& s : v.top) {
     if (compare(s.share, Decimal(kLeastShare, 6)) < 0 && !all.empty()) break;
-    all.push_back({{"stack", s.stack}, {"seconds", seconds(s.self)}, {"share", number(s.share)}});
+    all.push_back(
+        {{"stack", s.stack}, {"seconds", seconds(s.self)}, {"share", number(s.share)}});
   }
   return all;
 }
@@ -64,13 +68,23 @@ Json variant(const VariantResult& v) {
   for (const scenario::Metric& m : v.metrics) metrics[m.name] = number(m.value);
   Json expectations = Json::array();
   for (const scenario::Expectation& e : v.expectations)
-    expectations.push_back({{"text", e.text}, {"passed", e.passed}, {"actual", number(e.actual)}});
+    expectations.push_back(
+        {{"text", e.text}, {"passed", e.passed}, {"actual", number(e.actual)}});
   Json costs = Json::array();
   for (const scenario::CostNote& c : v.cost_notes)
-    costs.push_back({{"cost", c.cost}, {"value", c.value}, {"confidence", c.confidence}, {"source", c.source}});
-  Json out{{"name", v.name},         {"metrics", metrics},   {"published", published_of(v)},
-           {"top", top_of(v)},       {"locks", locks_of(v)}, {"title", v.title},
-           {"expectations", expectations}, {"explanation", v.explanation}, {"costs", costs}};
+    costs.push_back({{"cost", c.cost},
+                     {"value", c.value},
+                     {"confidence", c.confidence},
+                     {"source", c.source}});
+  Json out{{"name", v.name},
+           {"metrics", metrics},
+           {"published", published_of(v)},
+           {"top", top_of(v)},
+           {"locks", locks_of(v)},
+           {"title", v.title},
+           {"expectations", expectations},
+           {"explanation", v.explanation},
+           {"costs", costs}};
   if (!v.failure.empty()) out["failure"] = v.failure;
   return out;
 }
@@ -87,7 +101,8 @@ std::vector<std::string> metric_columns(const Result& result) {
   std::vector<std::string> names;
   for (const VariantResult& v : result.variants)
     for (const scenario::Metric& m : v.metrics)
-      if (std::find(names.begin(), names.end(), m.name) == names.end()) names.push_back(m.name);
+      if (std::find(names.begin(), names.end(), m.name) == names.end())
+        names.push_back(m.name);
   return names;
 }
 
@@ -96,8 +111,9 @@ std::vector<std::string> metric_columns(const Result& result) {
 std::string json(const Result& result) {
   Json variants = Json::array();
   for (const VariantResult& v : result.variants) variants.push_back(variant(v));
-  const Json out{{"scenario", result.scenario}, {"seed", result.seed},     {"variants", variants},
-                 {"title", result.title},       {"source", result.source}, {"verdict", result.verdict},
+  const Json out{{"scenario", result.scenario},   {"seed", result.seed},
+                 {"variants", variants},          {"title", result.title},
+                 {"source", result.source},       {"verdict", result.verdict},
                  {"schema", "faultline.result/1"}};
   return out.dump(2) + "\n";
 }
@@ -108,7 +124,8 @@ std::string csv(const Result& result) {
   for (const std::string& n : names) out += "," + csv_field(n);
   out += "\n";
   for (const VariantResult& v : result.variants) {
-    out += csv_field(result.scenario) + "," + std::to_string(result.seed) + "," + csv_field(v.name);
+    out += csv_field(result.scenario) + "," + std::to_string(result.seed) + "," +
+           csv_field(v.name);
     for (const std::string& n : names) {
       const scenario::Metric* m = v.metric(n);
       out += "," + (m == nullptr ? std::string() : m->value.rounded(9).text());

@@ -10,8 +10,9 @@ namespace {
 
 // Characters, not bytes: continuation bytes of UTF-8 take no column.
 std::size_t width_of(const std::string& s) {
-  return static_cast<std::size_t>(std::count_if(
-      s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+  return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
 }
 
 }  // namespace
@@ -27,7 +28,8 @@ std::string Table::text(std::size_t indent) const {
   lines.insert(lines.end(), rows_.begin(), rows_.end());
   std::vector<std::size_t> widths(columns_.size(), 0);
   for (const auto& line : lines)
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], width_of(line[i]));
+    for (std::size_t i = 0; i < line.size(); ++i)
+      widths[i] = std::max(widths[i], width_of(line[i]));
 
   std::string out;
   for (const auto& line : lines) {

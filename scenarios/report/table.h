@@ -26,8 +26,9 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// `text` broken at spaces and newlines into lines of at most `width`; the first starts with `first`, the others
-// with as many spaces.
-[[nodiscard]] std::string wrap(const std::string& text, const std::string& first, std::size_t width);
+// `text` broken at spaces and newlines into lines of at most `width`; the first starts with
+// `first`, the others with as many spaces.
+[[nodiscard]] std::string wrap(const std::string& text, const std::string& first,
+                               std::size_t width);
 
 }  // namespace faultline::report

@@ -47,7 +47,8 @@ std::string heading(const Result& r) {
 
 std::string variants_table(const Result& r) {
   std::vector<Table::Column> columns{{"variant", Table::Align::kLeft}};
-  for (const TableMetric& m : kTableMetrics) columns.push_back({m.title, Table::Align::kRight});
+  for (const TableMetric& m : kTableMetrics)
+    columns.push_back({m.title, Table::Align::kRight});
   Table table(std::move(columns));
   for (const VariantResult& v : r.variants) {
     std::vector<std::string> row{v.name};
@@ -68,8 +69,8 @@ std::string published_table(const Result& r) {
   for (const VariantResult& v : r.variants)
     for (const scenario::Published& p : v.published) {
       any = true;
-      table.add({v.name, p.metric, scenario::say_value(p.theirs), scenario::say_value(p.ours),
-                 p.ratio.rounded(3).text(),
+      table.add({v.name, p.metric, scenario::say_value(p.theirs),
+                 scenario::say_value(p.ours), p.ratio.rounded(3).text(),
                  p.role == Role::kCalibration ? "calibration" : "prediction"});
     }
   return any ? "\n" + table.text() : "";
@@ -91,14 +92,16 @@ std::string expectations(const Result& r) {
     }
   }
   if (all == 0 && failed.empty()) return "";
-  return "\nexpectations: " + std::to_string(passed) + " of " + std::to_string(all) + " met\n" + failed;
+  return "\nexpectations: " + std::to_string(passed) + " of " + std::to_string(all) +
+         " met\n" + failed;
 }
 
 // Why: in full for the first variant, the differences for the others.
 std::string explanation(const Result& r) {
   if (r.variants.empty()) return "";
   std::string out = "\nwhy (" + r.variants.front().name + "):\n";
-  for (const std::string& s : r.variants.front().explanation) out += wrap(s, "  - ", kWidth);
+  for (const std::string& s : r.variants.front().explanation)
+    out += wrap(s, "  - ", kWidth);
   if (r.verdict.empty()) return out;
   out += "\nwhat the other variants change:\n";
   for (const std::string& s : r.verdict) out += wrap(s, "  - ", kWidth);
@@ -119,8 +122,10 @@ std::string costs(const Result& r) {
     }
   }
   std::string out;
-  if (!calibrated.empty()) out += wrap(calibrated, "\nfitted to published numbers: ", kWidth);
-  if (n_assumed > 0) out += wrap(assumed, out.empty() ? "\nassumed: " : "assumed: ", kWidth);
+  if (!calibrated.empty())
+    out += wrap(calibrated, "\nfitted to published numbers: ", kWidth);
+  if (n_assumed > 0)
+    out += wrap(assumed, out.empty() ? "\nassumed: " : "assumed: ", kWidth);
   return out;
 }
 

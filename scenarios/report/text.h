@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The result as a person reads it on a terminal: one table of the variants, what was published
-// beside what came out, the expectations, and why.
+// The result as a person reads it on a terminal: one table of the variants, what was
+// published beside what came out, the expectations, and why.
 #pragma once
 
 #include <string>

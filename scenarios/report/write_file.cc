@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void complain(const std::string& path, const std::string& option, const std::string& why) {
+[[noreturn]] void complain(const std::string& path, const std::string& option,
+                           const std::string& why) {
   throw InputError({{option, 0, 0}, "", "can't write \"" + path + "\": " + why, "", {}});
 }
 
@@ -30,14 +31,17 @@ struct Close {
 };
 
 bool write_all(std::FILE* f, std::string_view content) {
-  return std::fwrite(content.data(), 1, content.size(), f) == content.size() && std::fflush(f) == 0;
+  return std::fwrite(content.data(), 1, content.size(), f) == content.size() &&
+         std::fflush(f) == 0;
 }
 
 }  // namespace
 
-void write_file(const std::string& path, std::string_view content, const std::string& option) {
+void write_file(const std::string& path, std::string_view content,
+                const std::string& option) {
   if (path == "-") {
-    if (!write_all(stdout, content)) complain("standard output", option, std::strerror(errno));
+    if (!write_all(stdout, content))
+      complain("standard output", option, std::strerror(errno));
     return;
   }
   const std::string temporary = path + ".part" + std::to_string(::getpid());
@@ -60,7 +64,8 @@ void write_file(const std::string& path, std::string_view content, const std::st
 void make_folder(const std::string& path, const std::string& option) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error || !fs::is_directory(path)) complain(path, option, error ? error.message() : "not a folder");
+  if (error || !fs::is_directory(path))
+    complain(path, option, error ? error.message() : "not a folder");
 }
 
 void check_writable(const std::string& path, const std::string& option) {
@@ -68,7 +73,8 @@ void check_writable(const std::string& path, const std::string& option) {
   std::error_code error;
   if (fs::is_directory(path, error)) complain(path, option, "it is a folder");
   const fs::path folder = folder_of(path);
-  if (!fs::is_directory(folder, error)) complain(path, option, "no folder \"" + folder.string() + "\"");
+  if (!fs::is_directory(folder, error))
+    complain(path, option, "no folder \"" + folder.string() + "\"");
   if (::access(folder.c_str(), W_OK) != 0) complain(path, option, std::strerror(errno));
 }
 

@@ -8,8 +8,10 @@
 
 namespace faultline::report {
 
-// "-" is standard output.  Throws InputError that blames `option` if the place can't be written.
-void write_file(const std::string& path, std::string_view content, const std::string& option);
+// "-" is standard output.  Throws InputError that blames `option` if the place can't be
+// written.
+void write_file(const std::string& path, std::string_view content,
+                const std::string& option);
 
 // Makes the folder if need be; the same complaint.
 void make_folder(const std::string& path, const std::string& option);

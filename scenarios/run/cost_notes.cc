@@ -21,12 +21,14 @@ CostNote note(const arch::Profile& profile, const char* name, std::uint64_t valu
 
 std::vector<CostNote> cost_notes(const arch::Profile& profile) {
   std::vector<CostNote> all;
-#define X(name, text)                                                                   \
-  all.push_back(note(profile, #name, static_cast<std::uint64_t>(profile.costs.name.count_ps()), \
+#define X(name, text)                                                           \
+  all.push_back(note(profile, #name,                                            \
+                     static_cast<std::uint64_t>(profile.costs.name.count_ps()), \
                      Dimension::kTime));
   FAULTLINE_TIME_COSTS(X)
 #undef X
-#define X(name, text) all.push_back(note(profile, #name, profile.costs.name, Dimension::kRate));
+#define X(name, text) \
+  all.push_back(note(profile, #name, profile.costs.name, Dimension::kRate));
   FAULTLINE_RATE_COSTS(X)
 #undef X
   return all;

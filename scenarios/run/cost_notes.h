@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The costs of a machine with their sources, as results and `faultline show profile` state them.
+// The costs of a machine with their sources, as results and `faultline show profile` state
+// them.
 #pragma once
 
 #include <vector>

@@ -68,8 +68,8 @@ Decimal Decimal::nearest(double value, unsigned decimals) {
 
 Decimal Decimal::ratio(Decimal a, Decimal b, unsigned decimals) {
   if (b.is_zero()) return {0, decimals};
-  // Both with the same decimals, then the quotient's own; a.units stays below 2^63, so that the
-  // product of the two scalings must be kept below 2^63, too.
+  // Both with the same decimals, then the quotient's own; a.units stays below 2^63, so that
+  // the product of the two scalings must be kept below 2^63, too.
   Wide x = a.units_;
   Wide y = b.units_;
   if (a.decimals_ < b.decimals_) x *= power_of_ten(b.decimals_ - a.decimals_);

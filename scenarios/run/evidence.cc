@@ -20,15 +20,16 @@ Frames frames_of(const CentreTree::Node* node) {
 
 std::size_t user_frames_of(const CentreTree::Node* node) {
   std::size_t n = 0;
-  for (; node != nullptr && node->parent != nullptr; node = node->parent) n += node->kernel ? 0 : 1;
+  for (; node != nullptr && node->parent != nullptr; node = node->parent)
+    n += node->kernel ? 0 : 1;
   return n;
 }
 
 Evidence::Lock lock_of(const LockStats& stats) {
   Evidence::Lock lock{stats.name, stats.write, stats.read, {}};
   for (const LockStats::Blame& b : stats.blames)
-    lock.blames.push_back({frames_of(b.waiter), frames_of(b.holder), b.waiter_mode, b.holder_mode,
-                           b.count, b.wait});
+    lock.blames.push_back({frames_of(b.waiter), frames_of(b.holder), b.waiter_mode,
+                           b.holder_mode, b.count, b.wait});
   return lock;
 }
 
@@ -50,7 +51,8 @@ Evidence gather_evidence(Engine& engine, Duration elapsed) {
     e.sleeping += in_state(node, TaskState::kSleeping);
     (node.kernel ? e.sys : e.user) += running + spinning;
     if (running + spinning + lock_wait > Duration{})
-      e.stacks.push_back({frames_of(&node), user_frames_of(&node), running + spinning, spinning, lock_wait});
+      e.stacks.push_back({frames_of(&node), user_frames_of(&node), running + spinning,
+                          spinning, lock_wait});
   }
   for (const LockStats& stats : engine.locks().all()) e.locks.push_back(lock_of(stats));
   return e;

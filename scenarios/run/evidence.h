@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a finished run left in its engine, as a value: where the time of all tasks went, and who
-// waited for whom.  The tables, the explanation and the comparison of variants are made of this,
-// long after the engine is gone.
+// What a finished run left in its engine, as a value: where the time of all tasks went, and
+// who waited for whom.  The tables, the explanation and the comparison of variants are made
+// of this, long after the engine is gone.
 #pragma once
 
 #include <string>
@@ -23,10 +23,10 @@ struct Evidence {
 
   struct Stack {
     Frames frames;
-    std::size_t user_frames = 0;              // those before the kernel's
-    Duration busy, spinning, lock_wait;       // spent in the innermost function itself
+    std::size_t user_frames = 0;         // those before the kernel's
+    Duration busy, spinning, lock_wait;  // spent in the innermost function itself
   };
-  std::vector<Stack> stacks;                  // in order of first use
+  std::vector<Stack> stacks;  // in order of first use
 
   struct Blame {
     Frames waiter, holder;
@@ -40,7 +40,7 @@ struct Evidence {
     std::vector<Blame> blames;
     [[nodiscard]] Duration wait() const { return write.wait + read.wait; }
   };
-  std::vector<Lock> locks;                    // in order of first use
+  std::vector<Lock> locks;  // in order of first use
 
   [[nodiscard]] Duration busy() const { return running + spinning; }
   [[nodiscard]] Duration lives() const { return busy() + lock_wait + runnable + sleeping; }

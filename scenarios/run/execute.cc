@@ -36,7 +36,8 @@ void check_expectations(const std::vector<const RunSpec*>& specs, Result& result
         result.variants[i].expectations.push_back(std::move(*held));
 }
 
-std::vector<std::string> verdict(const std::vector<VariantRun>& runs, const Result& result) {
+std::vector<std::string> verdict(const std::vector<VariantRun>& runs,
+                                 const Result& result) {
   std::vector<NamedEvidence> named;
   for (std::size_t i = 0; i < runs.size(); ++i)
     named.push_back({result.variants[i].name, &runs[i].evidence});
@@ -45,22 +46,27 @@ std::vector<std::string> verdict(const std::vector<VariantRun>& runs, const Resu
 
 }  // namespace
 
-std::vector<const RunSpec*> chosen_variants(const Scenario& scenario, const RunChoice& choice) {
+std::vector<const RunSpec*> chosen_variants(const Scenario& scenario,
+                                            const RunChoice& choice) {
   std::vector<std::string> names;
   for (const RunSpec& v : scenario.variants) names.push_back(v.name);
   for (const std::string& wanted : choice.variants)
     if (std::find(names.begin(), names.end(), wanted) == names.end())
-      throw InputError({{"--variant", 0, 0}, "", "no variant \"" + wanted + "\" in " + scenario.name,
-                        did_you_mean(wanted, names), names});
+      throw InputError({{"--variant", 0, 0},
+                        "",
+                        "no variant \"" + wanted + "\" in " + scenario.name,
+                        did_you_mean(wanted, names),
+                        names});
   std::vector<const RunSpec*> chosen;
   for (const RunSpec& v : scenario.variants)
-    if (choice.variants.empty() ||
-        std::find(choice.variants.begin(), choice.variants.end(), v.name) != choice.variants.end())
+    if (choice.variants.empty() || std::find(choice.variants.begin(), choice.variants.end(),
+                                             v.name) != choice.variants.end())
       chosen.push_back(&v);
   return chosen;
 }
 
-Result run_scenario(const Scenario& scenario, const RunChoice& choice, ProgressList& progress) {
+Result run_scenario(const Scenario& scenario, const RunChoice& choice,
+                    ProgressList& progress) {
   const std::vector<const RunSpec*> specs = chosen_variants(scenario, choice);
   FAULTLINE_CHECK_EQ(progress.size(), specs.size());
   const std::vector<VariantRun> runs = run_all(specs, choice.jobs, progress);

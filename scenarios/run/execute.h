@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs scenarios.  Each variant has its own engine, kernel, process and allocator, so that variants
-// can run at once on several host threads; the result is the same.
+// Runs scenarios.  Each variant has its own engine, kernel, process and allocator, so that
+// variants can run at once on several host threads; the result is the same.
 #pragma once
 
 #include <deque>
@@ -16,25 +16,26 @@
 namespace faultline::scenario {
 
 struct VariantRun {
-  VariantResult result;       // without expectations: those may need other variants
+  VariantResult result;  // without expectations: those may need other variants
   Evidence evidence;
 };
 [[nodiscard]] VariantRun run_variant(const RunSpec& spec, workloads::Progress& progress);
 
 struct RunChoice {
-  std::vector<std::string> variants;   // empty: all
-  unsigned jobs = 1;                   // host threads
+  std::vector<std::string> variants;  // empty: all
+  unsigned jobs = 1;                  // host threads
 };
 
 // One entry a variant that will run, in their order; watched by a progress bar.
 using ProgressList = std::deque<workloads::Progress>;
 
-// Precondition: the names in choice.variants are of the scenario; progress has one entry for each
-// variant that runs.
+// Precondition: the names in choice.variants are of the scenario; progress has one entry
+// for each variant that runs.
 [[nodiscard]] Result run_scenario(const Scenario& scenario, const RunChoice& choice,
                                   ProgressList& progress);
 
-// The variants that `choice` picks.  Throws InputError for a name that the scenario doesn't have.
+// The variants that `choice` picks.  Throws InputError for a name that the scenario doesn't
+// have.
 [[nodiscard]] std::vector<const RunSpec*> chosen_variants(const Scenario& scenario,
                                                           const RunChoice& choice);
 

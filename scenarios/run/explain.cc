@@ -10,10 +10,10 @@ namespace faultline::scenario {
 namespace {
 
 // Shares below which a thing isn't worth a sentence, in thousandths.
-constexpr std::int64_t kNextFunction = 50;   // of busy time
-constexpr std::int64_t kLockWait = 20;       // of the tasks' lives
-constexpr std::int64_t kSpinning = 50;       // of busy time
-constexpr std::int64_t kSecondBlame = 100;   // of the lock's waiting
+constexpr std::int64_t kNextFunction = 50;  // of busy time
+constexpr std::int64_t kLockWait = 20;      // of the tasks' lives
+constexpr std::int64_t kSpinning = 50;      // of busy time
+constexpr std::int64_t kSecondBlame = 100;  // of the lock's waiting
 
 bool at_least(Duration part, Duration whole, std::int64_t thousandths) {
   return part > Duration{} &&
@@ -25,7 +25,8 @@ bool at_least(Duration part, Duration whole, std::int64_t thousandths) {
 const Evidence::Stack* main_stack(const Evidence& run, const std::string& function) {
   const Evidence::Stack* best = nullptr;
   for (const Evidence::Stack& s : run.stacks)
-    if (!s.frames.empty() && s.frames.back() == function && (best == nullptr || s.busy > best->busy))
+    if (!s.frames.empty() && s.frames.back() == function &&
+        (best == nullptr || s.busy > best->busy))
       best = &s;
   return best;
 }
@@ -34,8 +35,8 @@ std::string where_cpu_time_went(const Evidence& run) {
   const std::vector<FunctionTime> functions = time_by_function(run);
   if (functions.empty()) return "No CPU time was used.";
   const FunctionTime& first = functions.front();
-  std::string s = say_percent(first.busy, run.busy()) + " of the " + say_seconds(run.busy()) +
-                  " of CPU time is spent in " + first.name;
+  std::string s = say_percent(first.busy, run.busy()) + " of the " +
+                  say_seconds(run.busy()) + " of CPU time is spent in " + first.name;
   const Evidence::Stack* stack = main_stack(run, first.name);
   if (stack != nullptr && stack->frames.size() > 1)
     s += " (" + say_place(stack->frames, 4) + ")";
@@ -47,29 +48,38 @@ std::string where_cpu_time_went(const Evidence& run) {
 std::string how_parallel(const Evidence& run) {
   std::string s = "On average " + say_ratio(run.busy(), run.elapsed) + " of " +
                   std::to_string(run.cpus) + " CPUs are busy; " +
-                  (run.tasks == 1 ? "the one task spends " : "the " + std::to_string(run.tasks) + " tasks spend ") +
+                  (run.tasks == 1 ? "the one task spends "
+                                  : "the " + std::to_string(run.tasks) + " tasks spend ") +
                   say_percent(run.busy(), run.lives()) + " of all time on a CPU";
-  const std::pair<Duration, const char*> states[] = {{run.lock_wait, "asleep waiting for a lock"},
-                                                     {run.runnable, "waiting for a CPU"},
-                                                     {run.sleeping, "in a sleep of their own"}};
+  const std::pair<Duration, const char*> states[] = {
+      {run.lock_wait, "asleep waiting for a lock"},
+      {run.runnable, "waiting for a CPU"},
+      {run.sleeping, "in a sleep of their own"}};
   for (const auto& [time, what] : states)
     if (time > Duration{}) s += ", " + say_percent(time, run.lives()) + " " + what;
   return s + ".";
 }
 
-const char* as_mode(LockMode mode) { return mode == LockMode::kRead ? "reading" : "writing"; }
+const char* as_mode(LockMode mode) {
+  return mode == LockMode::kRead ? "reading" : "writing";
+}
 
-bool is_rw(const Evidence::Lock& lock) { return lock.read.acquired > 0; }
+bool is_rw(const Evidence::Lock& lock) {
+  return lock.read.acquired > 0;
+}
 
 // Blames of one lock with equal innermost functions and modes put together, longest first.
 std::vector<Evidence::Blame> grouped(const Evidence::Lock& lock) {
   std::vector<Evidence::Blame> groups;
-  const auto same = [](const Frames& a, const Frames& b) { return say_place(a, 2) == say_place(b, 2); };
+  const auto same = [](const Frames& a, const Frames& b) {
+    return say_place(a, 2) == say_place(b, 2);
+  };
   for (const Evidence::Blame& b : lock.blames) {
-    const auto it = std::find_if(groups.begin(), groups.end(), [&](const Evidence::Blame& g) {
-      return g.waiter_mode == b.waiter_mode && g.holder_mode == b.holder_mode &&
-             same(g.waiter, b.waiter) && same(g.holder, b.holder);
-    });
+    const auto it =
+        std::find_if(groups.begin(), groups.end(), [&](const Evidence::Blame& g) {
+          return g.waiter_mode == b.waiter_mode && g.holder_mode == b.holder_mode &&
+                 same(g.waiter, b.waiter) && same(g.holder, b.holder);
+        });
     if (it == groups.end()) {
       groups.push_back(b);
     } else {
@@ -82,8 +92,10 @@ std::vector<Evidence::Blame> grouped(const Evidence::Lock& lock) {
   return groups;
 }
 
-std::string blame_sentence(const Evidence::Lock& lock, const Evidence::Blame& b, bool first) {
-  std::string s = say_percent(b.wait, lock.wait()) + (first ? " of the wait for " + lock.name : "") + " is ";
+std::string blame_sentence(const Evidence::Lock& lock, const Evidence::Blame& b,
+                           bool first) {
+  std::string s = say_percent(b.wait, lock.wait()) +
+                  (first ? " of the wait for " + lock.name : "") + " is ";
   if (is_rw(lock)) s += b.waiter_mode == LockMode::kRead ? "readers in " : "writers in ";
   s += say_place(b.waiter, 2) + " waiting while " + say_place(b.holder, 3) + " holds it";
   if (is_rw(lock)) s += std::string(" for ") + as_mode(b.holder_mode);
@@ -91,23 +103,26 @@ std::string blame_sentence(const Evidence::Lock& lock, const Evidence::Blame& b,
 }
 
 std::string holding(const Evidence& run, const Evidence::Lock& lock) {
-  if (!is_rw(lock)) return "held " + say_percent(lock.write.hold, run.elapsed) + " of the time";
-  return "on average " + say_ratio(lock.read.hold, run.elapsed) + " readers hold it, writers " +
-         say_percent(lock.write.hold, run.elapsed) + " of the time";
+  if (!is_rw(lock))
+    return "held " + say_percent(lock.write.hold, run.elapsed) + " of the time";
+  return "on average " + say_ratio(lock.read.hold, run.elapsed) +
+         " readers hold it, writers " + say_percent(lock.write.hold, run.elapsed) +
+         " of the time";
 }
 
 // The lock that was waited for most, how it is held, and who waits for whom.
 std::vector<std::string> which_lock(const Evidence& run) {
-  const auto most = std::max_element(
-      run.locks.begin(), run.locks.end(),
-      [](const auto& a, const auto& b) { return a.wait() < b.wait(); });
-  if (most == run.locks.end() ||
-      !(at_least(most->wait(), run.lives(), kLockWait) || at_least(run.spinning, run.busy(), kSpinning)))
+  const auto most =
+      std::max_element(run.locks.begin(), run.locks.end(),
+                       [](const auto& a, const auto& b) { return a.wait() < b.wait(); });
+  if (most == run.locks.end() || !(at_least(most->wait(), run.lives(), kLockWait) ||
+                                   at_least(run.spinning, run.busy(), kSpinning)))
     return {};
   Duration all;
   for (const Evidence::Lock& l : run.locks) all += l.wait();
-  std::string s = "The lock waited for is " + most->name + ": " + say_seconds(most->wait()) + ", " +
-                  say_percent(most->wait(), all) + " of all waiting for locks";
+  std::string s = "The lock waited for is " + most->name + ": " +
+                  say_seconds(most->wait()) + ", " + say_percent(most->wait(), all) +
+                  " of all waiting for locks";
   if (is_rw(*most))
     s += " (" + say_percent(most->write.wait, most->wait()) + " of it by writers)";
   s += "; " + holding(run, *most) + ".";
@@ -126,8 +141,9 @@ std::string spinning_sentence(const Evidence& run) {
   const Evidence::Stack* most = nullptr;
   for (const Evidence::Stack& s : run.stacks)
     if (most == nullptr || s.spinning > most->spinning) most = &s;
-  return say_percent(run.spinning, run.busy()) + " of CPU time (" + say_seconds(run.spinning) +
-         ") is spinning for a lock, most of it in " + say_place(most->frames, 3) + ".";
+  return say_percent(run.spinning, run.busy()) + " of CPU time (" +
+         say_seconds(run.spinning) + ") is spinning for a lock, most of it in " +
+         say_place(most->frames, 3) + ".";
 }
 
 // The function whose CPU time differs most, either way.
@@ -140,7 +156,8 @@ FunctionTime largest_change(const Evidence& base, const Evidence& run) {
   const std::vector<FunctionTime> before = time_by_function(base);
   const std::vector<FunctionTime> now = time_by_function(run);
   const auto in = [](const std::vector<FunctionTime>& all, const std::string& name) {
-    const auto it = std::find_if(all.begin(), all.end(), [&](const auto& f) { return f.name == name; });
+    const auto it =
+        std::find_if(all.begin(), all.end(), [&](const auto& f) { return f.name == name; });
     return it == all.end() ? Duration{} : it->busy;
   };
   for (const FunctionTime& f : now) consider(f.name, f.busy - in(before, f.name));
@@ -164,8 +181,10 @@ std::string difference(const Evidence& base, const Evidence& run) {
   const Decimal now = Decimal::seconds(run.elapsed);
   const Decimal busy_before = Decimal::seconds(base.busy());
   const Decimal busy_now = Decimal::seconds(run.busy());
-  std::string s = "elapsed " + say_change(before, now) + ", CPU time " + say_change(busy_before, busy_now);
-  if (!matters(before, now) && !matters(busy_before, busy_now)) return "no difference: " + s + ".";
+  std::string s = "elapsed " + say_change(before, now) + ", CPU time " +
+                  say_change(busy_before, busy_now);
+  if (!matters(before, now) && !matters(busy_before, busy_now))
+    return "no difference: " + s + ".";
   s += ", CPUs busy " + say_ratio(base.busy(), base.elapsed) + " -> " +
        say_ratio(run.busy(), run.elapsed);
   const FunctionTime change = largest_change(base, run);
@@ -173,7 +192,8 @@ std::string difference(const Evidence& base, const Evidence& run) {
     s += "; most of it in " + change.name + (change.busy > Duration{} ? " (+" : " (") +
          say_seconds(change.busy) + " of CPU time)";
   return s + "; time asleep for locks " +
-         say_change(Decimal::seconds(base.lock_wait), Decimal::seconds(run.lock_wait)) + ".";
+         say_change(Decimal::seconds(base.lock_wait), Decimal::seconds(run.lock_wait)) +
+         ".";
 }
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -189,14 +209,16 @@ std::vector<FunctionTime> time_by_function(const Evidence& run) {
   std::vector<FunctionTime> all;
   for (const Evidence::Stack& s : run.stacks) {
     if (s.frames.empty() || s.busy == Duration{}) continue;
-    const auto it = std::find_if(all.begin(), all.end(),
-                                 [&](const FunctionTime& f) { return f.name == s.frames.back(); });
+    const auto it = std::find_if(all.begin(), all.end(), [&](const FunctionTime& f) {
+      return f.name == s.frames.back();
+    });
     if (it == all.end())
       all.push_back({s.frames.back(), s.busy});
     else
       it->busy += s.busy;
   }
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.busy > b.busy; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.busy > b.busy; });
   return all;
 }
 
@@ -217,14 +239,17 @@ std::vector<std::string> compare_variants(const std::vector<NamedEvidence>& runs
     out.push_back(runs[i].name + ": " + difference(*base.run, run));
     const bool alike =
         !matters(Decimal::seconds(base.run->elapsed), Decimal::seconds(run.elapsed));
-    (alike ? same : run.elapsed < base.run->elapsed ? faster : slower).push_back(runs[i].name);
+    (alike                             ? same
+     : run.elapsed < base.run->elapsed ? faster
+                                       : slower)
+        .push_back(runs[i].name);
   }
   std::vector<std::string> parts;
   if (!faster.empty()) parts.push_back("faster: " + list_of(faster));
   if (!slower.empty()) parts.push_back("slower: " + list_of(slower));
   if (!same.empty())
-    parts.push_back("no difference in elapsed time (below " + std::to_string(kNoChangePercent) +
-                    " %): " + list_of(same));
+    parts.push_back("no difference in elapsed time (below " +
+                    std::to_string(kNoChangePercent) + " %): " + list_of(same));
   std::string s = "Against " + base.name + ", ";
   for (std::size_t i = 0; i < parts.size(); ++i) s += (i == 0 ? "" : "; ") + parts[i];
   out.push_back(s + ".");

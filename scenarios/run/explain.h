@@ -2,9 +2,9 @@
 //
 // Sentences that say why a run took as long as it did, and what another variant changed.
 //
-// Every sentence is computed from the evidence of the runs: attribution (what the CPUs did), the
-// tasks' states (what kept them from a CPU) and the locks' records of who waited for whom.  Nothing
-// here knows any scenario.
+// Every sentence is computed from the evidence of the runs: attribution (what the CPUs
+// did), the tasks' states (what kept them from a CPU) and the locks' records of who waited
+// for whom.  Nothing here knows any scenario.
 #pragma once
 
 #include <string>
@@ -22,11 +22,13 @@ struct NamedEvidence {
   const Evidence* run = nullptr;
 };
 
-// One sentence a variant after the first: what sets it apart from the first.  Then one that sorts
-// them by whether they are faster, slower or alike.
-[[nodiscard]] std::vector<std::string> compare_variants(const std::vector<NamedEvidence>& runs);
+// One sentence a variant after the first: what sets it apart from the first.  Then one that
+// sorts them by whether they are faster, slower or alike.
+[[nodiscard]] std::vector<std::string> compare_variants(
+    const std::vector<NamedEvidence>& runs);
 
-// Time in each function itself, over all stacks, longest first (equal ones in order of first use).
+// Time in each function itself, over all stacks, longest first (equal ones in order of
+// first use).
 struct FunctionTime {
   std::string name;
   Duration busy;

@@ -8,7 +8,9 @@ namespace {
 
 constexpr unsigned kRatioDecimals = 4;
 
-std::uint64_t kib(std::uint64_t bytes) { return bytes / 1024; }
+std::uint64_t kib(std::uint64_t bytes) {
+  return bytes / 1024;
+}
 
 // VmRSS as /proc/PID/status prints it, which lags behind the pages that are there.
 std::uint64_t shown_rss_pages(kernel::Mm& mm) {
@@ -36,8 +38,10 @@ void Measurement::add_times(std::vector<Metric>& out, const Evidence& e) const {
   out.push_back({"elapsed_s", elapsed});
   out.push_back({"user_s", Decimal::seconds(e.user)});
   out.push_back({"sys_s", Decimal::seconds(e.sys)});
-  out.push_back({"sys_per_elapsed", Decimal::ratio(Decimal::seconds(e.sys), elapsed, kRatioDecimals)});
-  out.push_back({"cpus_busy", Decimal::ratio(Decimal::seconds(e.busy()), elapsed, kRatioDecimals)});
+  out.push_back({"sys_per_elapsed",
+                 Decimal::ratio(Decimal::seconds(e.sys), elapsed, kRatioDecimals)});
+  out.push_back(
+      {"cpus_busy", Decimal::ratio(Decimal::seconds(e.busy()), elapsed, kRatioDecimals)});
   out.push_back({"spin_s", Decimal::seconds(e.spinning)});
   out.push_back({"lock_wait_s", Decimal::seconds(e.lock_wait)});
   out.push_back({"runnable_s", Decimal::seconds(e.runnable)});
@@ -65,8 +69,8 @@ void Measurement::add_vmstat(std::vector<Metric>& out) const {
   });
 }
 
-std::vector<Metric> Measurement::metrics(const Evidence& evidence,
-                                         const std::map<std::string, std::uint64_t>& counts) const {
+std::vector<Metric> Measurement::metrics(
+    const Evidence& evidence, const std::map<std::string, std::uint64_t>& counts) const {
   std::vector<Metric> out;
   add_times(out, evidence);
   add_process(out);

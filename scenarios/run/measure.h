@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The metrics of one run.  Counters are differences from the moment at which the workload starts, so
-// that the start-up of its process doesn't count; sizes are absolute, as the kernel shows them.
+// The metrics of one run.  Counters are differences from the moment at which the workload
+// starts, so that the start-up of its process doesn't count; sizes are absolute, as the
+// kernel shows them.
 #pragma once
 
 #include <map>
@@ -23,9 +24,10 @@ class Measurement {
   // Takes the sizes at the workload's end, while its process still lives.
   void end();
 
-  // One for each of machine_metrics(), in its order, then `counts` in the order of their names.
-  [[nodiscard]] std::vector<Metric> metrics(const Evidence& evidence,
-                                            const std::map<std::string, std::uint64_t>& counts) const;
+  // One for each of machine_metrics(), in its order, then `counts` in the order of their
+  // names.
+  [[nodiscard]] std::vector<Metric> metrics(
+      const Evidence& evidence, const std::map<std::string, std::uint64_t>& counts) const;
 
  private:
   void add_times(std::vector<Metric>& out, const Evidence& e) const;

@@ -28,7 +28,9 @@ constexpr MetricDecl kMetrics[] = {
 
 }  // namespace
 
-std::span<const MetricDecl> machine_metrics() { return kMetrics; }
+std::span<const MetricDecl> machine_metrics() {
+  return kMetrics;
+}
 
 std::vector<std::string> metric_names(const workloads::WorkloadDecl& workload) {
   std::vector<std::string> names;

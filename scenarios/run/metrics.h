@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The metrics that every run has: their names, in the order of output.  A scenario's [expect] and
-// [[published]] may name one of these or one that its workload declares (WorkloadDecl::counts).
+// The metrics that every run has: their names, in the order of output.  A scenario's
+// [expect] and
+// [[published]] may name one of these or one that its workload declares
+// (WorkloadDecl::counts).
 #pragma once
 
 #include <span>
@@ -22,6 +24,7 @@ struct MetricDecl {
 [[nodiscard]] std::span<const MetricDecl> machine_metrics();
 
 // All that a run of `workload` yields.
-[[nodiscard]] std::vector<std::string> metric_names(const workloads::WorkloadDecl& workload);
+[[nodiscard]] std::vector<std::string> metric_names(
+    const workloads::WorkloadDecl& workload);
 
 }  // namespace faultline::scenario

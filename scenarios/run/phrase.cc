@@ -6,7 +6,9 @@
 namespace faultline::scenario {
 namespace {
 
-std::int64_t magnitude(std::int64_t v) { return v < 0 ? -v : v; }
+std::int64_t magnitude(std::int64_t v) {
+  return v < 0 ? -v : v;
+}
 
 }  // namespace
 
@@ -43,7 +45,8 @@ std::string say_change(Decimal before, Decimal now) {
   const Decimal up = Decimal::ratio(now, before, 4);
   const Decimal down = Decimal::ratio(before, now, 4);
   if (compare(up, Decimal::count(2)) >= 0) return say_value(up.rounded(2)) + " times more";
-  if (compare(down, Decimal::count(2)) >= 0) return say_value(down.rounded(2)) + " times less";
+  if (compare(down, Decimal::count(2)) >= 0)
+    return say_value(down.rounded(2)) + " times less";
   const Decimal percent = Decimal(up.units() - 10'000, 2);  // up - 1, in per cent
   if (percent.is_zero()) return "unchanged within 0.01 %";
   return (percent.units() > 0 ? "+" : "") + percent.text() + " %";

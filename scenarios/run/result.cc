@@ -13,9 +13,8 @@ const Metric* VariantResult::metric(std::string_view wanted) const {
 
 bool Result::expectations_met() const {
   return std::all_of(variants.begin(), variants.end(), [](const VariantResult& v) {
-    return v.failure.empty() &&
-           std::all_of(v.expectations.begin(), v.expectations.end(),
-                       [](const Expectation& e) { return e.passed; });
+    return v.failure.empty() && std::all_of(v.expectations.begin(), v.expectations.end(),
+                                            [](const Expectation& e) { return e.passed; });
   });
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run yields.  Every output (table, JSON, CSV, folded stacks) is a rendering of this value.
+// What a run yields.  Every output (table, JSON, CSV, folded stacks) is a rendering of this
+// value.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 
 namespace faultline::scenario {
 
-// A metric under the name that people know it by (elapsed_s, minor-faults, thp_fault_alloc …).
+// A metric under the name that people know it by (elapsed_s, minor-faults, thp_fault_alloc
+// …).
 struct Metric {
   std::string name;
   Decimal value;
@@ -24,12 +26,12 @@ enum class Role : std::uint8_t { kPrediction, kCalibration };
 struct Published {
   std::string metric, source;
   Decimal theirs, ours;
-  Decimal ratio;                // ours / theirs
+  Decimal ratio;  // ours / theirs
   Role role = Role::kPrediction;
 };
 
 struct Expectation {
-  std::string text;             // "thp_fault_alloc >= 1"
+  std::string text;  // "thp_fault_alloc >= 1"
   bool passed = false;
   Decimal actual;
 };
@@ -57,11 +59,12 @@ struct VariantResult {
   std::vector<Metric> metrics;
   std::vector<Published> published;
   std::vector<Expectation> expectations;
-  std::vector<StackShare> top;            // all stacks with busy time, largest first
-  std::vector<LockUse> locks;             // by wait, longest first
-  std::vector<std::string> explanation;   // sentences: where the time went, who waited for whom
+  std::vector<StackShare> top;  // all stacks with busy time, largest first
+  std::vector<LockUse> locks;   // by wait, longest first
+  std::vector<std::string>
+      explanation;  // sentences: where the time went, who waited for whom
   std::vector<CostNote> cost_notes;
-  std::string failure;                    // what the workload found wrong; empty: nothing
+  std::string failure;  // what the workload found wrong; empty: nothing
   [[nodiscard]] const Metric* metric(std::string_view name) const;
 };
 
@@ -69,7 +72,7 @@ struct Result {
   std::string scenario, title, source;
   std::uint64_t seed = 0;
   std::vector<VariantResult> variants;
-  std::vector<std::string> verdict;       // sentences that compare the variants
+  std::vector<std::string> verdict;  // sentences that compare the variants
   // No expectation failed and no workload did.
   [[nodiscard]] bool expectations_met() const;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One run: engine, kernel, process, allocator and workload put together, and what is left of them
-// when it is over.
+// One run: engine, kernel, process, allocator and workload put together, and what is left
+// of them when it is over.
 #include <algorithm>
 #include <utility>
 
@@ -63,19 +63,22 @@ std::vector<StackShare> shares(const Evidence& e) {
     if (s.busy == Duration{}) continue;
     std::string path;
     for (const std::string& f : s.frames) path += (path.empty() ? "" : ";") + f;
-    all.push_back({path, s.user_frames, s.busy,
-                   Decimal::ratio(Decimal::seconds(s.busy), Decimal::seconds(e.busy()), 6)});
+    all.push_back(
+        {path, s.user_frames, s.busy,
+         Decimal::ratio(Decimal::seconds(s.busy), Decimal::seconds(e.busy()), 6)});
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const StackShare& a, const StackShare& b) { return a.self > b.self; });
+  std::stable_sort(all.begin(), all.end(), [](const StackShare& a, const StackShare& b) {
+    return a.self > b.self;
+  });
   return all;
 }
 
 std::vector<LockUse> lock_uses(const Evidence& e) {
   std::vector<LockUse> all;
   for (const Evidence::Lock& l : e.locks)
-    all.push_back({l.name, l.write.acquired + l.read.acquired, l.write.contended + l.read.contended,
-                   l.wait(), l.write.hold + l.read.hold});
+    all.push_back({l.name, l.write.acquired + l.read.acquired,
+                   l.write.contended + l.read.contended, l.wait(),
+                   l.write.hold + l.read.hold});
   std::stable_sort(all.begin(), all.end(),
                    [](const LockUse& a, const LockUse& b) { return a.wait > b.wait; });
   return all;

@@ -12,15 +12,18 @@ namespace {
 
 // The limits are those of the program: 63-bit sizes end every scheme before 64 blocks.
 constexpr ParamDecl kMallocstress[] = {
-    {"threads", ParamType::kCount, 60, 1, 4096, "threads, all released together (NUM_THREADS)"},
+    {"threads", ParamType::kCount, 60, 1, 4096,
+     "threads, all released together (NUM_THREADS)"},
     {"loops", ParamType::kCount, 100, 1, 1'000'000, "rounds of each thread (NUM_LOOPS)"},
     {"maxptrs", ParamType::kCount, 50, 1, 1000, "most blocks in one round (MAXPTRS)"},
 };
 
 constexpr std::string_view kAccess[] = {"write", "read"};
 constexpr ParamDecl kTouch[] = {
-    {"map", ParamType::kBytes, std::int64_t{1} << 30, 1, std::int64_t{1} << 46, "bytes to map"},
-    {"stride", ParamType::kBytes, 4096, 1, std::int64_t{1} << 46, "distance of two touches"},
+    {"map", ParamType::kBytes, std::int64_t{1} << 30, 1, std::int64_t{1} << 46,
+     "bytes to map"},
+    {"stride", ParamType::kBytes, 4096, 1, std::int64_t{1} << 46,
+     "distance of two touches"},
     {"count", ParamType::kCount, 0, 0, std::int64_t{1} << 40, "touches; 0: as many as fit"},
     {"access", ParamType::kChoice, 0, 0, 0, "kind of access", kAccess},
 };
@@ -34,9 +37,11 @@ constexpr CountDecl kTouchCounts[] = {{"touches", "bytes touched"}};
 
 constexpr WorkloadDecl kAll[] = {
     {"mallocstress",
-     "LTP's mallocstress: threads allocate blocks of growing size, write one word each, free them",
+     "LTP's mallocstress: threads allocate blocks of growing size, write one word each, "
+     "free them",
      true, kMallocstress, kMallocstressCounts},
-    {"touch", "map one area, touch one byte at a regular distance, no allocator", false, kTouch, kTouchCounts},
+    {"touch", "map one area, touch one byte at a regular distance, no allocator", false,
+     kTouch, kTouchCounts},
 };
 
 }  // namespace
@@ -47,7 +52,9 @@ const ParamDecl* WorkloadDecl::param(std::string_view wanted) const {
   return nullptr;
 }
 
-std::span<const WorkloadDecl> all() { return kAll; }
+std::span<const WorkloadDecl> all() {
+  return kAll;
+}
 
 const WorkloadDecl* find(std::string_view name) {
   for (const WorkloadDecl& w : kAll)

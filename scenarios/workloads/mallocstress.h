@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LTP's mallocstress: many threads that each allocate blocks of growing size, write one word to
-// each, and free them in the order of allocation.
+// LTP's mallocstress: many threads that each allocate blocks of growing size, write one
+// word to each, and free them in the order of allocation.
 //
-// A thread follows one of four series of sizes: Fibonacci from 8 and 5 (scheme 0), or powers of 2, 3
-// or 5 times 8.  A round ends when malloc refuses a block, after `maxptrs` blocks, or when the size
-// would wrap.  It sleeps (usleep(0), a real sleep of the timer slack) after each malloc, each free
-// and each round.
+// A thread follows one of four series of sizes: Fibonacci from 8 and 5 (scheme 0), or
+// powers of 2, 3 or 5 times 8.  A round ends when malloc refuses a block, after `maxptrs`
+// blocks, or when the size would wrap.  It sleeps (usleep(0), a real sleep of the timer
+// slack) after each malloc, each free and each round.
 //
-// Stands for: testcases/kernel/mem/mtest07/mallocstress.c of LTP, February 2018, with 60 threads,
-// 100 rounds, 50 blocks, built with SPEW_SIGNALS; written anew.  All threads are released together,
-// as its futex checkpoint does.
+// Stands for: testcases/kernel/mem/mtest07/mallocstress.c of LTP, February 2018, with 60
+// threads, 100 rounds, 50 blocks, built with SPEW_SIGNALS; written anew.  All threads are
+// released together, as its futex checkpoint does.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maps one anonymous area and touches one byte at a regular distance: the smallest program that
-// shows what a huge page of a given size does to memory use and to the number of faults.
+// Maps one anonymous area and touches one byte at a regular distance: the smallest program
+// that shows what a huge page of a given size does to memory use and to the number of
+// faults.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known of a workload before it runs: its name, what it does, its parameters.  The loader
-// checks a scenario's [workload] table against this, `faultline list workloads` prints it, and the
-// workload reads its parameters back by name.
+// What is known of a workload before it runs: its name, what it does, its parameters.  The
+// loader checks a scenario's [workload] table against this, `faultline list workloads`
+// prints it, and the workload reads its parameters back by name.
 //
-// Workloads are found in a table (all.cc), not by static registration: objects that register
-// themselves vanish from archives, and a table can be read.
+// Workloads are found in a table (all.cc), not by static registration: objects that
+// register themselves vanish from archives, and a table can be read.
 #pragma once
 
 #include <atomic>
@@ -17,15 +17,15 @@
 
 namespace faultline::workloads {
 
-// kCount: a plain number.  kBytes: a number with a unit ("1.5 GiB"), kept in bytes.  kChoice: one
-// of the texts in `choices`.
+// kCount: a plain number.  kBytes: a number with a unit ("1.5 GiB"), kept in bytes.
+// kChoice: one of the texts in `choices`.
 enum class ParamType : std::uint8_t { kCount, kBytes, kChoice };
 
 struct ParamDecl {
   std::string_view name;
   ParamType type = ParamType::kCount;
-  std::int64_t default_value = 0;       // kChoice: index into choices
-  std::int64_t min = 0, max = 0;        // inclusive; not for kChoice
+  std::int64_t default_value = 0;  // kChoice: index into choices
+  std::int64_t min = 0, max = 0;   // inclusive; not for kChoice
   std::string_view help;
   std::span<const std::string_view> choices = {};
 };
@@ -38,8 +38,8 @@ struct CountDecl {
 
 struct WorkloadDecl {
   std::string_view name;
-  std::string_view summary;             // one line
-  bool uses_allocator = true;           // false: system calls and touches alone
+  std::string_view summary;    // one line
+  bool uses_allocator = true;  // false: system calls and touches alone
   std::span<const ParamDecl> params;
   std::span<const CountDecl> counts;
   [[nodiscard]] const ParamDecl* param(std::string_view name) const;
@@ -49,8 +49,8 @@ struct WorkloadDecl {
 [[nodiscard]] std::span<const WorkloadDecl> all();
 [[nodiscard]] const WorkloadDecl* find(std::string_view name);
 
-// The values of one run: those that the scenario sets over the declared defaults.  Names and
-// ranges were checked on loading.
+// The values of one run: those that the scenario sets over the declared defaults.  Names
+// and ranges were checked on loading.
 class Params {
  public:
   explicit Params(const WorkloadDecl& decl);
@@ -66,16 +66,17 @@ class Params {
   std::map<std::string, std::int64_t, std::less<>> values_;
 };
 
-// How far a run is, for whoever watches it from another host thread; results don't depend on it.
+// How far a run is, for whoever watches it from another host thread; results don't depend
+// on it.
 struct Progress {
-  std::atomic<std::uint64_t> done{0}, total{0};   // in the workload's own steps
+  std::atomic<std::uint64_t> done{0}, total{0};  // in the workload's own steps
 };
 
-// What a workload says of its own run.  A workload that found something it may not find (a block
-// that lost its content) sets `failure`; that is a result, and a failed run.
+// What a workload says of its own run.  A workload that found something it may not find (a
+// block that lost its content) sets `failure`; that is a result, and a failed run.
 struct Outcome {
-  std::map<std::string, std::uint64_t> counts;   // by declared name
-  std::string failure;                           // empty: all well
+  std::map<std::string, std::uint64_t> counts;  // by declared name
+  std::string failure;                          // empty: all well
 };
 
 }  // namespace faultline::workloads

@@ -11,13 +11,16 @@ namespace {
 std::string show(const OpOutcome& o) {
   std::string r = o.result < 0 && o.result > -4096 ? errno_text(static_cast<int>(-o.result))
                                                    : fmt::format("{:#x}", o.result);
-  if (o.signal != 0) r = o.signal == 11 ? "SIGSEGV" : o.signal == 7 ? "SIGBUS" : fmt::format("signal {}", o.signal);
+  if (o.signal != 0)
+    r = o.signal == 11  ? "SIGSEGV"
+        : o.signal == 7 ? "SIGBUS"
+                        : fmt::format("signal {}", o.signal);
   return fmt::format("{} minflt {}", r, o.minflt);
 }
 
 std::string show(const VmaState& v) {
-  return fmt::format("+{:#x}-+{:#x} {} rss {} anon {} huge {} lazyfree {} [{}]", v.start, v.end, v.perms, v.rss,
-                     v.anonymous, v.anon_huge, v.lazyfree, v.flags);
+  return fmt::format("+{:#x}-+{:#x} {} rss {} anon {} huge {} lazyfree {} [{}]", v.start,
+                     v.end, v.perms, v.rss, v.anonymous, v.anon_huge, v.lazyfree, v.flags);
 }
 
 // The first line that differs, with its neighbours on both sides.
@@ -33,7 +36,8 @@ std::string difference(const ProcState& a, const ProcState& b) {
     for (const VmaState& v : a.vmas) {
       const std::size_t n = (v.end - v.start) / 4096;
       if (i < skipped + n)
-        return fmt::format("page +{:#x}: kernel '{}' model '{}'", v.start + (i - skipped) * 4096, a.pages[i],
+        return fmt::format("page +{:#x}: kernel '{}' model '{}'",
+                           v.start + (i - skipped) * 4096, a.pages[i],
                            i < b.pages.size() ? b.pages[i] : '?');
       skipped += n;
     }
@@ -42,8 +46,10 @@ std::string difference(const ProcState& a, const ProcState& b) {
   std::size_t i = 0;
   while (i < a.bytes.size() && i < b.bytes.size() && a.bytes[i] == b.bytes[i]) ++i;
   if (i < a.bytes.size() && i < b.bytes.size())
-    return fmt::format("contents of present page number {}: kernel {} model {}", i, a.bytes[i], b.bytes[i]);
-  return fmt::format("number of readable pages: kernel {} model {}", a.bytes.size(), b.bytes.size());
+    return fmt::format("contents of present page number {}: kernel {} model {}", i,
+                       a.bytes[i], b.bytes[i]);
+  return fmt::format("number of readable pages: kernel {} model {}", a.bytes.size(),
+                     b.bytes.size());
 }
 
 // Which processes of the program live, so that operations of others can be passed over.
@@ -87,9 +93,11 @@ std::optional<Divergence> compare(const Program& program, Side& reference, Side&
     if (!alive.take(op)) continue;
     const OpOutcome a = reference.run(op), b = tested.run(op);
     if (!(a == b))
-      return Divergence{i, fmt::format("{}\n    kernel {}\n    model  {}", to_text(op), show(a), show(b))};
+      return Divergence{i, fmt::format("{}\n    kernel {}\n    model  {}", to_text(op),
+                                       show(a), show(b))};
     if ((i + 1) % options.look_every != 0 && i + 1 != program.size()) continue;
-    if (auto what = look_at_all(alive, reference, tested)) return Divergence{i, to_text(op) + "\n  " + *what};
+    if (auto what = look_at_all(alive, reference, tested))
+      return Divergence{i, to_text(op) + "\n  " + *what};
   }
   return std::nullopt;
 }
@@ -100,7 +108,8 @@ Program shrink(Program program, const MakeSide& reference, const MakeSide& teste
     return compare(p, *a, *b, CompareOptions{.look_every = 1});
   };
   if (const auto d = fails(program)) program.resize(d->at + 1);
-  for (std::size_t chunk = std::max<std::size_t>(program.size() / 2, 1); chunk > 0; chunk /= 2) {
+  for (std::size_t chunk = std::max<std::size_t>(program.size() / 2, 1); chunk > 0;
+       chunk /= 2) {
     for (std::size_t at = 0; at + chunk <= program.size();) {
       Program shorter = program;
       shorter.erase(shorter.begin() + static_cast<std::ptrdiff_t>(at),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random programs.  Uniform ones mostly fail at once, so offsets cluster: most ranges start where an
-// earlier one started or ended, and lengths are small numbers of pages or of huge pages.
+// Random programs.  Uniform ones mostly fail at once, so offsets cluster: most ranges start
+// where an earlier one started or ended, and lengths are small numbers of pages or of huge
+// pages.
 #include <array>
 
 #include "tests/oracle/program.h"
@@ -22,7 +23,9 @@ class Random {
   std::uint64_t below(std::uint64_t n) { return next() % n; }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
   template <typename T, std::size_t N>
-  T pick(const std::array<T, N>& a) { return a[below(N)]; }
+  T pick(const std::array<T, N>& a) {
+    return a[below(N)];
+  }
 
  private:
   std::uint64_t state_;
@@ -33,7 +36,8 @@ class Generator {
   Generator(std::uint64_t seed, const Mix& mix) : random_(seed), mix_(mix) {
     // A program plays in a few places, so that its calls meet each other.
     region_ = random_.below(kWindowBytes / kHuge) * kHuge;
-    region_bytes_ = random_.pick(std::array<std::uint64_t, 4>{64 << 10, 1 << 20, 4 << 20, 16 << 20});
+    region_bytes_ =
+        random_.pick(std::array<std::uint64_t, 4>{64 << 10, 1 << 20, 4 << 20, 16 << 20});
     region_bytes_ = std::min(region_bytes_, kWindowBytes - region_);
   }
 
@@ -52,8 +56,10 @@ class Generator {
     std::uint64_t at;
     if (!edges_.empty() && !random_.one_in(3)) {
       at = edges_[random_.below(edges_.size())];
-      if (random_.one_in(3)) at += (random_.below(9)) * mix_.page;
-      else if (random_.one_in(5)) at -= std::min(at, random_.below(5) * mix_.page);
+      if (random_.one_in(3))
+        at += (random_.below(9)) * mix_.page;
+      else if (random_.one_in(5))
+        at -= std::min(at, random_.below(5) * mix_.page);
     } else if (mix_.huge && random_.one_in(3)) {
       at = region_ + random_.below(region_bytes_ / kHuge + 1) * kHuge;
     } else {
@@ -63,9 +69,12 @@ class Generator {
   }
   std::uint64_t length(std::uint64_t at) {
     std::uint64_t n;
-    if (mix_.huge && random_.one_in(4)) n = (1 + random_.below(3)) * kHuge;
-    else if (random_.one_in(8)) n = (1 + random_.below(1024)) * mix_.page;
-    else n = (1 + random_.below(12)) * mix_.page;
+    if (mix_.huge && random_.one_in(4))
+      n = (1 + random_.below(3)) * kHuge;
+    else if (random_.one_in(8))
+      n = (1 + random_.below(1024)) * mix_.page;
+    else
+      n = (1 + random_.below(12)) * mix_.page;
     return std::min(n, kWindowBytes - at);
   }
   void remember(std::uint64_t at, std::uint64_t len) {
@@ -74,7 +83,8 @@ class Generator {
     edges_.push_back(std::min(at + len, kWindowBytes - mix_.page));
   }
   void misalign(Op& op) {
-    if (random_.one_in(25)) op.off = std::min(op.off + 1 + random_.below(mix_.page - 1), kWindowBytes - 1);
+    if (random_.one_in(25))
+      op.off = std::min(op.off + 1 + random_.below(mix_.page - 1), kWindowBytes - 1);
     if (random_.one_in(25)) op.len -= random_.below(mix_.page);
     if (random_.one_in(60)) op.len = 0;
     if (random_.one_in(400)) op.len = ~std::uint64_t{0} - random_.below(3 * mix_.page);
@@ -94,30 +104,48 @@ class Generator {
     op.off = offset();
     op.len = length(op.off);
     const std::uint64_t dice = i == 0 ? 0 : random_.below(100);
-    if (dice < 16) mmap(op);
-    else if (dice < 23) { op.call = Call::kMunmap; misalign(op); }
-    else if (dice < 31) { op.call = Call::kMprotect; op.prot = prot(); misalign(op); }
-    else if (dice < 53) madvise(op);
-    else if (dice < 58) mremap(op);
-    else if (dice < 62 && mix_.basic) touch(op);
-    else if (dice < 60) { op.call = random_.one_in(2) ? Call::kMlock : Call::kMunlock; misalign(op); }
-    else if (dice < 62) { op.call = Call::kMincore; misalign(op); }
-    else if (dice < 64 && mix_.fork) fork_or_exit(op);
-    else touch(op);
+    if (dice < 16)
+      mmap(op);
+    else if (dice < 23) {
+      op.call = Call::kMunmap;
+      misalign(op);
+    } else if (dice < 31) {
+      op.call = Call::kMprotect;
+      op.prot = prot();
+      misalign(op);
+    } else if (dice < 53)
+      madvise(op);
+    else if (dice < 58)
+      mremap(op);
+    else if (dice < 62 && mix_.basic)
+      touch(op);
+    else if (dice < 60) {
+      op.call = random_.one_in(2) ? Call::kMlock : Call::kMunlock;
+      misalign(op);
+    } else if (dice < 62) {
+      op.call = Call::kMincore;
+      misalign(op);
+    } else if (dice < 64 && mix_.fork)
+      fork_or_exit(op);
+    else
+      touch(op);
     for (const std::string& name : mix_.without)
       if (uses(op, name)) touch(op);
-    if (op.call != Call::kRead && op.call != Call::kWrite) remember(op.off - op.off % mix_.page, op.len);
+    if (op.call != Call::kRead && op.call != Call::kWrite)
+      remember(op.off - op.off % mix_.page, op.len);
     return op;
   }
 
   void mmap(Op& op) {
     op.call = Call::kMmap;
     op.prot = prot();
-    op.flags = 0x02 | (random_.one_in(8) ? 0x100000u : 0x10u);       // private; fixed or noreplace
-    if (random_.one_in(8)) op.flags |= 0x4000;                       // noreserve
-    if (!mix_.basic && random_.one_in(10)) op.flags |= 0x8000;                      // populate
-    if (random_.one_in(20)) op.flags |= 0x20000;                     // stack
-    if (random_.one_in(2) && op.len < (1 << 20)) op.len = std::min(region_bytes_, kWindowBytes - op.off);
+    op.flags =
+        0x02 | (random_.one_in(8) ? 0x100000u : 0x10u);  // private; fixed or noreplace
+    if (random_.one_in(8)) op.flags |= 0x4000;           // noreserve
+    if (!mix_.basic && random_.one_in(10)) op.flags |= 0x8000;  // populate
+    if (random_.one_in(20)) op.flags |= 0x20000;                // stack
+    if (random_.one_in(2) && op.len < (1 << 20))
+      op.len = std::min(region_bytes_, kWindowBytes - op.off);
     misalign(op);
   }
   void madvise(Op& op) {
@@ -127,8 +155,9 @@ class Generator {
       misalign(op);
       return;
     }
-    static constexpr std::array<int, 30> kCommon = {4, 4, 4, 4, 4, 4, 8, 8, 8, 8, 14, 14, 14, 14, 15,
-                                                    15, 22, 23, 23, 25, 25, 25, 102, 103, 20, 21, 24, 0, 3, 18};
+    static constexpr std::array<int, 30> kCommon = {
+        4,  4,  4,  4,  4,  4,  8,  8,   8,   8,  14, 14, 14, 14, 15,
+        15, 22, 23, 23, 25, 25, 25, 102, 103, 20, 21, 24, 0,  3,  18};
     static constexpr std::array<int, 6> kRare = {1, 2, 10, 11, 19, 99};
     op.advice = random_.one_in(12) ? random_.pick(kRare) : random_.pick(kCommon);
     // What MADV_PAGEOUT reclaims of lazily freed pages depends on the host's LRU lists.
@@ -141,7 +170,8 @@ class Generator {
     op.new_off = offset();
     op.new_len = random_.one_in(3) ? op.len : length(op.new_off);
     op.flags = random_.pick(std::array<unsigned, 6>{0, 3, 3, 3, mix_.basic ? 3u : 7u, 2});
-    if (op.flags == 7 && !random_.one_in(4)) op.new_len = op.len;    // DONTUNMAP wants equal lengths
+    if (op.flags == 7 && !random_.one_in(4))
+      op.new_len = op.len;  // DONTUNMAP wants equal lengths
     if (random_.one_in(30)) op.new_off = std::min(op.new_off + 1, kWindowBytes - 1);
     misalign(op);
   }
@@ -159,7 +189,8 @@ class Generator {
   }
   void touch(Op& op) {
     op.call = random_.one_in(3) ? Call::kRead : Call::kWrite;
-    op.off = std::min(op.off + (random_.one_in(4) ? random_.below(mix_.page) : 0), kWindowBytes - 1);
+    op.off = std::min(op.off + (random_.one_in(4) ? random_.below(mix_.page) : 0),
+                      kWindowBytes - 1);
     op.len = 0;
     op.value = static_cast<std::uint8_t>(1 + random_.below(255));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The model's side: a modelled x86-64 machine with the preset of the live kernel, one task a process;
-// each operation is one short run of the engine.
+// The model's side: a modelled x86-64 machine with the preset of the live kernel, one task
+// a process; each operation is one short run of the engine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,9 @@ namespace {
 
 using namespace faultline::kernel;
 
-MachineShape one_cpu() { return {.node_of_cpu = {0}, .node_distance = {{10}}}; }
+MachineShape one_cpu() {
+  return {.node_of_cpu = {0}, .node_distance = {{10}}};
+}
 
 arch::Profile host_profile() {
   arch::Profile p = arch::load_profile("x86-4k");
@@ -45,11 +47,16 @@ class Model final : public Side {
   OpOutcome run(const Op& op) override {
     OpOutcome out;
     Process& process = *procs_[op.proc];
-    engine_.spawn("op", [&](Task& task) {
-      const std::uint64_t before = process.minflt;
-      out = call(task, process, op);
-      out.minflt = op.call == Call::kFork || op.call == Call::kExit ? 0 : process.minflt - before;
-    }, engine_.now());
+    engine_.spawn(
+        "op",
+        [&](Task& task) {
+          const std::uint64_t before = process.minflt;
+          out = call(task, process, op);
+          out.minflt = op.call == Call::kFork || op.call == Call::kExit
+                           ? 0
+                           : process.minflt - before;
+        },
+        engine_.now());
     engine_.run();
     check_invariants(kernel_);
     return out;
@@ -75,36 +82,53 @@ class Model final : public Side {
   OpOutcome call(Task& task, Process& process, const Op& op) {
     const VirtAddr at{kWindowStart + op.off};
     switch (op.call) {
-      case Call::kMmap: return address(sys_mmap(task, process, at, op.len, op.prot, op.flags | kMapAnonymous));
-      case Call::kMunmap: return status(sys_munmap(task, process, at, op.len));
-      case Call::kMprotect: return status(sys_mprotect(task, process, at, op.len, op.prot));
-      case Call::kMadvise: return status(sys_madvise(task, process, at, op.len, static_cast<Madvise>(op.advice)));
+      case Call::kMmap:
+        return address(
+            sys_mmap(task, process, at, op.len, op.prot, op.flags | kMapAnonymous));
+      case Call::kMunmap:
+        return status(sys_munmap(task, process, at, op.len));
+      case Call::kMprotect:
+        return status(sys_mprotect(task, process, at, op.len, op.prot));
+      case Call::kMadvise:
+        return status(
+            sys_madvise(task, process, at, op.len, static_cast<Madvise>(op.advice)));
       case Call::kMremap:
-        return address(sys_mremap(task, process, at, op.len, op.new_len, op.flags, VirtAddr{kWindowStart + op.new_off}));
-      case Call::kMlock: return status(sys_mlock(task, process, at, op.len));
-      case Call::kMunlock: return status(sys_munlock(task, process, at, op.len));
-      case Call::kMincore: return mincore(task, process, op);
+        return address(sys_mremap(task, process, at, op.len, op.new_len, op.flags,
+                                  VirtAddr{kWindowStart + op.new_off}));
+      case Call::kMlock:
+        return status(sys_mlock(task, process, at, op.len));
+      case Call::kMunlock:
+        return status(sys_munlock(task, process, at, op.len));
+      case Call::kMincore:
+        return mincore(task, process, op);
       case Call::kRead:
-      case Call::kWrite: return touch(task, process, op);
-      default: return status(Errno::kENOSYS);
+      case Call::kWrite:
+        return touch(task, process, op);
+      default:
+        return status(Errno::kENOSYS);
     }
   }
 
   static OpOutcome mincore(Task& task, Process& process, const Op& op) {
     std::vector<std::uint8_t> present;
-    const SysStatus error = sys_mincore(task, process, VirtAddr{kWindowStart + op.off}, op.len, present);
+    const SysStatus error =
+        sys_mincore(task, process, VirtAddr{kWindowStart + op.off}, op.len, present);
     if (error != Errno::kOk) return status(error);
     OpOutcome out;
-    for (std::size_t i = 0; i < present.size(); ++i) out.result += present[i] != 0 ? static_cast<std::int64_t>(i + 1) : 0;
+    for (std::size_t i = 0; i < present.size(); ++i)
+      out.result += present[i] != 0 ? static_cast<std::int64_t>(i + 1) : 0;
     return out;
   }
 
   OpOutcome touch(Task& task, Process& process, const Op& op) {
     const VirtAddr page{(kWindowStart + op.off) & ~std::uint64_t{4095}};
-    const Signal s = user_access(task, process, page, op.call == Call::kWrite ? Access::kWrite : Access::kRead);
+    const Signal s = user_access(task, process, page,
+                                 op.call == Call::kWrite ? Access::kWrite : Access::kRead);
     OpOutcome out;
-    if (s != Signal::kNone) out.signal = s == Signal::kBus ? 7 : 11;
-    else if (op.call == Call::kWrite) kernel_.contents()->wrote(frame(process.mm().pages().look(page), page), op.value);
+    if (s != Signal::kNone)
+      out.signal = s == Signal::kBus ? 7 : 11;
+    else if (op.call == Call::kWrite)
+      kernel_.contents()->wrote(frame(process.mm().pages().look(page), page), op.value);
     return out;
   }
 
@@ -123,11 +147,20 @@ class Model final : public Side {
     return p;
   }
   static std::string flags(const Vma& vma) {
-    static constexpr std::array<std::pair<std::uint64_t, const char*>, 13> kNames = {{
-        {VM_ACCOUNT, "ac "}, {VM_DONTCOPY, "dc "}, {VM_DONTDUMP, "dd "}, {VM_EXEC, "ex "},
-        {VM_GROWSDOWN, "gd "}, {VM_HUGEPAGE, "hg "}, {VM_HUGETLB, "ht "}, {VM_LOCKED, "lo "},
-        {VM_NOHUGEPAGE, "nh "}, {VM_NORESERVE, "nr "}, {VM_READ, "rd "}, {VM_WIPEONFORK, "wf "},
-        {VM_WRITE, "wr "}}};
+    static constexpr std::array<std::pair<std::uint64_t, const char*>, 13> kNames = {
+        {{VM_ACCOUNT, "ac "},
+         {VM_DONTCOPY, "dc "},
+         {VM_DONTDUMP, "dd "},
+         {VM_EXEC, "ex "},
+         {VM_GROWSDOWN, "gd "},
+         {VM_HUGEPAGE, "hg "},
+         {VM_HUGETLB, "ht "},
+         {VM_LOCKED, "lo "},
+         {VM_NOHUGEPAGE, "nh "},
+         {VM_NORESERVE, "nr "},
+         {VM_READ, "rd "},
+         {VM_WIPEONFORK, "wf "},
+         {VM_WRITE, "wr "}}};
     std::string out;
     for (const auto& [bit, name] : kNames)
       if (vma.vm_flags & bit) out += name;
@@ -143,9 +176,12 @@ class Model final : public Side {
     for (VirtAddr at = vma.start; at < vma.end; at = at + 4096) {
       const PageView page = mm.pages().look(at);
       const bool zero = page.kind == PageView::kZero || page.kind == PageView::kHugeZero;
-      const bool present = zero || page.kind == PageView::kBase || page.kind == PageView::kHuge;
+      const bool present =
+          zero || page.kind == PageView::kBase || page.kind == PageView::kHuge;
       state.pages += present ? 'p' : '.';
-      if (present && v.perms[0] == 'r') state.bytes.push_back(zero ? std::uint8_t{0} : kernel_.contents()->byte(frame(page, at)));
+      if (present && v.perms[0] == 'r')
+        state.bytes.push_back(zero ? std::uint8_t{0}
+                                   : kernel_.contents()->byte(frame(page, at)));
       if (present && !zero) {
         v.rss += 4;
         v.anonymous += 4;
@@ -163,6 +199,8 @@ class Model final : public Side {
 
 }  // namespace
 
-std::unique_ptr<Side> model_side(const std::string& preset) { return std::make_unique<Model>(preset); }
+std::unique_ptr<Side> model_side(const std::string& preset) {
+  return std::make_unique<Model>(preset);
+}
 
 }  // namespace faultline::oracle

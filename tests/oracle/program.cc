@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -21,27 +21,32 @@ struct Name {
   unsigned long value;
 };
 
-constexpr std::array kCalls = {
-    Name{"mmap", 0},   Name{"munmap", 1},  Name{"mprotect", 2}, Name{"madvise", 3},
-    Name{"mremap", 4}, Name{"mlock", 5},   Name{"munlock", 6},  Name{"mincore", 7},
-    Name{"read", 8},   Name{"write", 9},   Name{"fork", 10},    Name{"exit", 11}};
+constexpr std::array kCalls = {Name{"mmap", 0},    Name{"munmap", 1},  Name{"mprotect", 2},
+                               Name{"madvise", 3}, Name{"mremap", 4},  Name{"mlock", 5},
+                               Name{"munlock", 6}, Name{"mincore", 7}, Name{"read", 8},
+                               Name{"write", 9},   Name{"fork", 10},   Name{"exit", 11}};
 constexpr std::array kAdvice = {
-    Name{"normal", 0},       Name{"random", 1},         Name{"sequential", 2},
-    Name{"willneed", 3},     Name{"dontneed", 4},       Name{"free", 8},
-    Name{"dontfork", 10},    Name{"dofork", 11},        Name{"hugepage", 14},
-    Name{"nohugepage", 15},  Name{"dontdump", 16},      Name{"dodump", 17},
-    Name{"wipeonfork", 18},  Name{"keeponfork", 19},    Name{"cold", 20},
-    Name{"pageout", 21},     Name{"populate_read", 22}, Name{"populate_write", 23},
-    Name{"dontneed_locked", 24}, Name{"collapse", 25},  Name{"guard_install", 102},
+    Name{"normal", 0},           Name{"random", 1},         Name{"sequential", 2},
+    Name{"willneed", 3},         Name{"dontneed", 4},       Name{"free", 8},
+    Name{"dontfork", 10},        Name{"dofork", 11},        Name{"hugepage", 14},
+    Name{"nohugepage", 15},      Name{"dontdump", 16},      Name{"dodump", 17},
+    Name{"wipeonfork", 18},      Name{"keeponfork", 19},    Name{"cold", 20},
+    Name{"pageout", 21},         Name{"populate_read", 22}, Name{"populate_write", 23},
+    Name{"dontneed_locked", 24}, Name{"collapse", 25},      Name{"guard_install", 102},
     Name{"guard_remove", 103},   Name{"unknown_99", 99}};
-constexpr std::array kMapFlags = {
-    Name{"shared", 0x01}, Name{"private", 0x02},   Name{"fixed", 0x10},
-    Name{"noreserve", 0x4000}, Name{"populate", 0x8000}, Name{"stack", 0x20000},
-    Name{"fixed_noreplace", 0x100000}};
-constexpr std::array kMremapFlags = {Name{"maymove", 1}, Name{"fixed", 2}, Name{"dontunmap", 4}};
+constexpr std::array kMapFlags = {Name{"shared", 0x01},
+                                  Name{"private", 0x02},
+                                  Name{"fixed", 0x10},
+                                  Name{"noreserve", 0x4000},
+                                  Name{"populate", 0x8000},
+                                  Name{"stack", 0x20000},
+                                  Name{"fixed_noreplace", 0x100000}};
+constexpr std::array kMremapFlags = {Name{"maymove", 1}, Name{"fixed", 2},
+                                     Name{"dontunmap", 4}};
 
 std::string prot_text(unsigned prot) {
-  return fmt::format("{}{}{}", prot & 1 ? 'r' : '-', prot & 2 ? 'w' : '-', prot & 4 ? 'x' : '-');
+  return fmt::format("{}{}{}", prot & 1 ? 'r' : '-', prot & 2 ? 'w' : '-',
+                     prot & 4 ? 'x' : '-');
 }
 
 template <std::size_t N>
@@ -96,15 +101,15 @@ class Line {
   [[noreturn]] void fail(const std::string& message) const {
     throw ProgramError(fmt::format("{}:{}:{}: {}", file_, number_, start_ + 1, message));
   }
-  std::uint64_t number(std::string_view what) {
-    return to_number(word(what), what);
-  }
+  std::uint64_t number(std::string_view what) { return to_number(word(what), what); }
   std::uint64_t offset() {
     const std::string_view w = word("an offset into the window such as +0x3000");
-    if (w.front() != '+') fail(fmt::format("\"{}\" is not an offset: offsets start with '+'", w));
+    if (w.front() != '+')
+      fail(fmt::format("\"{}\" is not an offset: offsets start with '+'", w));
     const std::uint64_t n = to_number(w.substr(1), "an offset");
     if (n > kWindowBytes)
-      fail(fmt::format("address outside the window: +{:#x} is beyond its {:#x} bytes", n, kWindowBytes));
+      fail(fmt::format("address outside the window: +{:#x} is beyond its {:#x} bytes", n,
+                       kWindowBytes));
     return n;
   }
   template <std::size_t N>
@@ -127,16 +132,21 @@ class Line {
     const std::string_view w = word("a protection such as rw-");
     unsigned value = 0;
     for (char c : w) {
-      if (c == 'r') value |= 1;
-      else if (c == 'w') value |= 2;
-      else if (c == 'x') value |= 4;
-      else if (c != '-') fail(fmt::format("unknown protection \"{}\": letters r, w, x and -", w));
+      if (c == 'r')
+        value |= 1;
+      else if (c == 'w')
+        value |= 2;
+      else if (c == 'x')
+        value |= 4;
+      else if (c != '-')
+        fail(fmt::format("unknown protection \"{}\": letters r, w, x and -", w));
     }
     return value;
   }
   unsigned proc() {
     const std::string_view w = word("a process, p0 to p2");
-    if (w.size() != 2 || w[0] != 'p' || w[1] < '0' || w[1] >= static_cast<char>('0' + kMaxProcs))
+    if (w.size() != 2 || w[0] != 'p' || w[1] < '0' ||
+        w[1] >= static_cast<char>('0' + kMaxProcs))
       fail(fmt::format("unknown process \"{}\": p0 to p{}", w, kMaxProcs - 1));
     return static_cast<unsigned>(w[1] - '0');
   }
@@ -146,13 +156,15 @@ class Line {
     std::uint64_t n = 0;
     const bool hex = w.starts_with("0x");
     const std::string_view digits = hex ? w.substr(2) : w;
-    const auto r = std::from_chars(digits.data(), digits.data() + digits.size(), n, hex ? 16 : 10);
+    const auto r =
+        std::from_chars(digits.data(), digits.data() + digits.size(), n, hex ? 16 : 10);
     if (r.ec != std::errc{} || r.ptr != digits.data() + digits.size() || digits.empty())
       fail(fmt::format("\"{}\" is not {}: a decimal or 0x number", w, what));
     return n;
   }
   template <std::size_t N>
-  unsigned long lookup(std::string_view w, std::string_view what, const std::array<Name, N>& names) {
+  unsigned long lookup(std::string_view w, std::string_view what,
+                       const std::array<Name, N>& names) {
     const Name* nearest = &names[0];
     for (const Name& n : names) {
       if (n.text == w) return n.value;
@@ -160,7 +172,8 @@ class Line {
     }
     std::string all;
     for (const Name& n : names) all += (all.empty() ? "" : " ") + std::string(n.text);
-    fail(fmt::format("unknown {} \"{}\"\n  did you mean \"{}\"?\n  accepted: {}", what, w, nearest->text, all));
+    fail(fmt::format("unknown {} \"{}\"\n  did you mean \"{}\"?\n  accepted: {}", what, w,
+                     nearest->text, all));
   }
 
   std::string_view text_;
@@ -192,14 +205,19 @@ Op parse_op(Line& line) {
       op.prot = line.prot();
       op.flags = line.flags("map flag", kMapFlags);
       break;
-    case Call::kMprotect: op.prot = line.prot(); break;
-    case Call::kMadvise: op.advice = static_cast<int>(line.one_of("advice", kAdvice)); break;
+    case Call::kMprotect:
+      op.prot = line.prot();
+      break;
+    case Call::kMadvise:
+      op.advice = static_cast<int>(line.one_of("advice", kAdvice));
+      break;
     case Call::kMremap:
       op.new_len = line.number("the new length");
       op.flags = line.flags("mremap flag", kMremapFlags);
       op.new_off = line.offset();
       break;
-    default: break;
+    default:
+      break;
   }
   return op;
 }
@@ -213,17 +231,21 @@ std::string errno_text(int error) {
 
 bool uses(const Op& op, const std::string& name) {
   if (name_of(static_cast<unsigned long>(op.call), kCalls) == name) return true;
-  if (op.call == Call::kMadvise) return name_of(static_cast<unsigned long>(op.advice), kAdvice) == name;
+  if (op.call == Call::kMadvise)
+    return name_of(static_cast<unsigned long>(op.advice), kAdvice) == name;
   if (op.call != Call::kMmap && op.call != Call::kMremap) return false;
   const bool map = op.call == Call::kMmap;
-  const auto has = [&](const Name& n) { return n.text == name && (op.flags & n.value) != 0; };
+  const auto has = [&](const Name& n) {
+    return n.text == name && (op.flags & n.value) != 0;
+  };
   return map ? std::any_of(kMapFlags.begin(), kMapFlags.end(), has)
              : std::any_of(kMremapFlags.begin(), kMremapFlags.end(), has);
 }
 
 bool known_name(const std::string& name) {
   const auto is = [&](const Name& n) { return n.text == name; };
-  return std::any_of(kCalls.begin(), kCalls.end(), is) || std::any_of(kAdvice.begin(), kAdvice.end(), is) ||
+  return std::any_of(kCalls.begin(), kCalls.end(), is) ||
+         std::any_of(kAdvice.begin(), kAdvice.end(), is) ||
          std::any_of(kMapFlags.begin(), kMapFlags.end(), is) ||
          std::any_of(kMremapFlags.begin(), kMremapFlags.end(), is);
 }
@@ -232,21 +254,27 @@ std::string to_text(const Op& op) {
   const std::string head =
       fmt::format("p{} {}", op.proc, name_of(static_cast<unsigned long>(op.call), kCalls));
   switch (op.call) {
-    case Call::kExit: return head;
-    case Call::kFork: return fmt::format("{} p{}", head, op.value);
-    case Call::kRead: return fmt::format("{} +{:#x}", head, op.off);
-    case Call::kWrite: return fmt::format("{} +{:#x} {}", head, op.off, op.value);
+    case Call::kExit:
+      return head;
+    case Call::kFork:
+      return fmt::format("{} p{}", head, op.value);
+    case Call::kRead:
+      return fmt::format("{} +{:#x}", head, op.off);
+    case Call::kWrite:
+      return fmt::format("{} +{:#x} {}", head, op.off, op.value);
     case Call::kMmap:
       return fmt::format("{} +{:#x} {:#x} {} {}", head, op.off, op.len, prot_text(op.prot),
                          flags_text(op.flags, kMapFlags));
-    case Call::kMprotect: return fmt::format("{} +{:#x} {:#x} {}", head, op.off, op.len, prot_text(op.prot));
+    case Call::kMprotect:
+      return fmt::format("{} +{:#x} {:#x} {}", head, op.off, op.len, prot_text(op.prot));
     case Call::kMadvise:
       return fmt::format("{} +{:#x} {:#x} {}", head, op.off, op.len,
                          name_of(static_cast<unsigned long>(op.advice), kAdvice));
     case Call::kMremap:
-      return fmt::format("{} +{:#x} {:#x} {:#x} {} +{:#x}", head, op.off, op.len, op.new_len,
-                         flags_text(op.flags, kMremapFlags), op.new_off);
-    default: return fmt::format("{} +{:#x} {:#x}", head, op.off, op.len);
+      return fmt::format("{} +{:#x} {:#x} {:#x} {} +{:#x}", head, op.off, op.len,
+                         op.new_len, flags_text(op.flags, kMremapFlags), op.new_off);
+    default:
+      return fmt::format("{} +{:#x} {:#x}", head, op.off, op.len);
   }
 }
 

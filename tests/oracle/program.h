@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A random mm program: a list of system calls and page touches inside one window of address space,
-// made by one process and the ones it forks.  The same program runs on the live kernel and on the
-// model; its text form is what a shrunk failure is reported as, and what the regression files hold.
+// A random mm program: a list of system calls and page touches inside one window of address
+// space, made by one process and the ones it forks.  The same program runs on the live
+// kernel and on the model; its text form is what a shrunk failure is reported as, and what
+// the regression files hold.
 //
 // Text form, one operation a line ('#' starts a comment); offsets are into the window:
 //   p0 mmap +0x3000 0x5000 rw- private,fixed
@@ -17,27 +18,40 @@
 
 namespace faultline::oracle {
 
-inline constexpr std::uint64_t kWindowStart = 0x10'0000'0000;     // 64 GiB: nothing else is near
-inline constexpr std::uint64_t kWindowBytes = 32ull << 20;        // 16 PMDs of 2 MiB
+inline constexpr std::uint64_t kWindowStart =
+    0x10'0000'0000;                                         // 64 GiB: nothing else is near
+inline constexpr std::uint64_t kWindowBytes = 32ull << 20;  // 16 PMDs of 2 MiB
 inline constexpr unsigned kMaxProcs = 3;
 
 enum class Call : std::uint8_t {
-  kMmap, kMunmap, kMprotect, kMadvise, kMremap, kMlock, kMunlock, kMincore, kRead, kWrite, kFork, kExit,
+  kMmap,
+  kMunmap,
+  kMprotect,
+  kMadvise,
+  kMremap,
+  kMlock,
+  kMunlock,
+  kMincore,
+  kRead,
+  kWrite,
+  kFork,
+  kExit,
 };
 
 struct Op {
   Call call = Call::kRead;
   unsigned proc = 0;
-  std::uint64_t off = 0, len = 0;       // into the window; bytes
+  std::uint64_t off = 0, len = 0;          // into the window; bytes
   std::uint64_t new_off = 0, new_len = 0;  // mremap
-  unsigned prot = 0, flags = 0;         // PROT_*, MAP_* or MREMAP_*
+  unsigned prot = 0, flags = 0;            // PROT_*, MAP_* or MREMAP_*
   int advice = 0;
-  std::uint8_t value = 0;               // write; fork: the new process's number
+  std::uint8_t value = 0;  // write; fork: the new process's number
 };
 
 using Program = std::vector<Op>;
 
-// What is wrong with a program's text: "file:line:col: …", what is accepted, the nearest name.
+// What is wrong with a program's text: "file:line:col: …", what is accepted, the nearest
+// name.
 struct ProgramError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -56,9 +70,10 @@ struct ProgramError : std::runtime_error {
 // What the generator may use.
 struct Mix {
   bool fork = true;
-  bool basic = false;     // only the calls of a plain allocator
-  bool huge = true;       // MADV_HUGEPAGE and PMD-sized ranges
-  std::vector<std::string> without;   // names of calls, advice and map flags: touches instead
+  bool basic = false;  // only the calls of a plain allocator
+  bool huge = true;    // MADV_HUGEPAGE and PMD-sized ranges
+  std::vector<std::string>
+      without;  // names of calls, advice and map flags: touches instead
   std::uint64_t page = 4096;
 };
 [[nodiscard]] Program generate(std::uint64_t seed, unsigned ops, const Mix& mix);

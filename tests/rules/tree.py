@@ -133,7 +133,7 @@ class Outline:
 
     @staticmethod
     def _starts_body(head):
-        if "(" not in head or re.search(r"[=,(]$|\breturn$", head):
+        if "(" not in head or re.search(r"[=,(]$|\breturn$|\bconcept\b", head):
             return False
         init = re.search(r"\)\s*(noexcept\s*)?:(?!:)", head)
         # In a constructor's initialiser list `name{` opens a value; `name(…) {` or `name{…} {` the body.

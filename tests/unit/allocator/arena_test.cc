@@ -16,13 +16,17 @@ namespace {
 // A process whose main thread has the main arena, and so many further threads.
 class Crew : public Bench {
  public:
-  Crew(const char* release, unsigned threads, PlatformFacts facts = {}) : Bench(release, facts) {
+  Crew(const char* release, unsigned threads, PlatformFacts facts = {})
+      : Bench(release, facts) {
     malloc(24);
-    for (unsigned i = 0; i < threads; ++i) crew_.push_back(std::make_unique<BenchThread>(os, log));
+    for (unsigned i = 0; i < threads; ++i)
+      crew_.push_back(std::make_unique<BenchThread>(os, log));
     log.clear();
   }
   Thread& operator[](std::size_t i) { return crew_[i]->p; }
-  Addr malloc_in(std::size_t i, std::uint64_t bytes) { return heap.malloc((*this)[i], bytes); }
+  Addr malloc_in(std::size_t i, std::uint64_t bytes) {
+    return heap.malloc((*this)[i], bytes);
+  }
   void exit(std::size_t i) { heap.thread_exit((*this)[i]); }
 
  private:
@@ -109,8 +113,8 @@ TEST(ThreadArena, UnderStrictOvercommitShrinkingMapsAnew) {
   EXPECT_EQ(HeapCheck(b.p, b.heap).run(), "");
 }
 
-// To 2.41 the rest of a full heap goes into the thread's cache if it is small; then the heap after
-// it can't be given back before the thread ends.
+// To 2.41 the rest of a full heap goes into the thread's cache if it is small; then the
+// heap after it can't be given back before the thread ends.
 TEST(ThreadArena, ASecondHeapIsUnmappedWhenItEmptiesOrAtThreadExit) {
   const auto unmapped_early = [](const char* release, std::uint64_t rest) {
     Crew b(release, 1);

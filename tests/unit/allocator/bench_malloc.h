@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An allocator on the toy system with a log of its system calls: what most tests start from.
+// An allocator on the toy system with a log of its system calls: what most tests start
+// from.
 #pragma once
 
 #include "allocator/platform/recording.h"
@@ -13,7 +14,9 @@ using Thread = Recording<ToyThread>;
 
 // A further thread of a bench's process.
 struct BenchThread {
-  BenchThread(ToyProcess& os, SysLog& log) : toy(os), p(toy, log) { os.multi_threaded = true; }
+  BenchThread(ToyProcess& os, SysLog& log) : toy(os), p(toy, log) {
+    os.multi_threaded = true;
+  }
   ToyThread toy;
   Thread p;
 };
@@ -40,7 +43,11 @@ class Bench {
   Ptmalloc<Thread> heap;
 };
 
-constexpr std::uint64_t operator""_K(unsigned long long n) { return n << 10; }
-constexpr std::uint64_t operator""_M(unsigned long long n) { return n << 20; }
+constexpr std::uint64_t operator""_K(unsigned long long n) {
+  return n << 10;
+}
+constexpr std::uint64_t operator""_M(unsigned long long n) {
+  return n << 20;
+}
 
 }  // namespace faultline::alloc::toy

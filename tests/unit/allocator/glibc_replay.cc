@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plays a random program on the machine's own malloc and prints where each block lay: an offset from
-// the initial break, or, for a block with its own mapping, -1.  First line: the libc's version.
+// Plays a random program on the machine's own malloc and prints where each block lay: an
+// offset from the initial break, or, for a block with its own mapping, -1.  First line: the
+// libc's version.
 //
 // Usage: glibc_replay SEED STEPS
 //
@@ -28,17 +29,26 @@ long offsets[kRoom];
 void* play(const Op& op) {
   void* const old = blocks[op.slot];
   switch (op.kind) {
-    case Op::kMalloc: return malloc(op.size);
-    case Op::kCalloc: return calloc(1, op.size);
-    case Op::kRealloc: return realloc(old, op.size);
-    case Op::kMemalign: return memalign(op.alignment, op.size);
-    case Op::kFree: free(old); return nullptr;
-    case Op::kTrim: malloc_trim(0); return old;
+    case Op::kMalloc:
+      return malloc(op.size);
+    case Op::kCalloc:
+      return calloc(1, op.size);
+    case Op::kRealloc:
+      return realloc(old, op.size);
+    case Op::kMemalign:
+      return memalign(op.alignment, op.size);
+    case Op::kFree:
+      free(old);
+      return nullptr;
+    case Op::kTrim:
+      malloc_trim(0);
+      return old;
   }
   return nullptr;
 }
 
-// What a static buffer is given is written without a stdio buffer, which would be allocated.
+// What a static buffer is given is written without a stdio buffer, which would be
+// allocated.
 void print(const char* text) {
   if (write(STDOUT_FILENO, text, strlen(text)) < 0) _exit(1);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The system calls of LTP's mallocstress, one thread alone, as strace counted them on glibc 2.36 with
-// 23.5 GB of memory.
+// The system calls of LTP's mallocstress, one thread alone, as strace counted them on
+// glibc 2.36 with 23.5 GB of memory.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -18,8 +18,9 @@ struct Calls {
   bool operator==(const Calls&) const = default;
 };
 std::ostream& operator<<(std::ostream& os, const Calls& c) {
-  return os << c.mmap << " mmap, " << c.munmap << " munmap, " << c.madvise << " madvise, " << c.mprotect
-            << " mprotect, " << c.failed_mmap << "/" << c.failed_brk << " failed, " << c.faults << " faults";
+  return os << c.mmap << " mmap, " << c.munmap << " munmap, " << c.madvise << " madvise, "
+            << c.mprotect << " mprotect, " << c.failed_mmap << "/" << c.failed_brk
+            << " failed, " << c.faults << " faults";
 }
 
 class Stress : public testing::TestWithParam<unsigned> {
@@ -36,8 +37,8 @@ class Stress : public testing::TestWithParam<unsigned> {
     const std::uint64_t faults = b_.os.faults;
     workloads::mallocstress_round(thread_.p, b_.heap, GetParam(), 50, blocks_, count_);
     using enum SysName;
-    return {b_.calls(kMmap), b_.calls(kMunmap), b_.calls(kMadvise), b_.calls(kMprotect),
-            b_.failed(kMmap), b_.failed(kSbrk), b_.os.faults - faults};
+    return {b_.calls(kMmap),  b_.calls(kMunmap), b_.calls(kMadvise),   b_.calls(kMprotect),
+            b_.failed(kMmap), b_.failed(kSbrk),  b_.os.faults - faults};
   }
   std::uint64_t advised() const {
     for (std::size_t i = 0; i < b_.log.size(); ++i)
@@ -58,8 +59,18 @@ TEST_P(Stress, CallsOfEachRound) {
   };
   // mprotect of the first round: without the one that opened the heap.
   const Expected expected[] = {
-      {{25, 25, 1, 2, 3, 1, 0}, {14, 14, 1, 11, 3, 1, 27}, {14, 14, 1, 0, 3, 1, 27}, 184'320, 63'111'168, 46},
-      {{18, 18, 0, 0, 3, 1, 0}, {10, 10, 0, 8, 3, 1, 0}, {10, 10, 0, 0, 3, 1, 11}, 0, 0, 32},
+      {{25, 25, 1, 2, 3, 1, 0},
+       {14, 14, 1, 11, 3, 1, 27},
+       {14, 14, 1, 0, 3, 1, 27},
+       184'320,
+       63'111'168,
+       46},
+      {{18, 18, 0, 0, 3, 1, 0},
+       {10, 10, 0, 8, 3, 1, 0},
+       {10, 10, 0, 0, 3, 1, 11},
+       0,
+       0,
+       32},
       {{11, 11, 0, 0, 3, 1, 0}, {6, 6, 0, 5, 3, 1, 0}, {6, 6, 0, 0, 3, 1, 7}, 0, 0, 20},
       {{7, 7, 1, 1, 3, 1, 0}, {4, 4, 0, 3, 3, 1, 0}, {4, 4, 0, 0, 3, 1, 5}, 20'480, 0, 14},
   };

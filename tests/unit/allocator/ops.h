@@ -2,7 +2,8 @@
 //
 // A random program of allocator calls, the same for every world that plays it.
 //
-// Allocates nothing itself, so that it can run where the allocator under test is the only one.
+// Allocates nothing itself, so that it can run where the allocator under test is the only
+// one.
 #pragma once
 
 #include <array>
@@ -11,7 +12,14 @@
 namespace faultline::alloc::ops {
 
 struct Op {
-  enum Kind : std::uint8_t { kMalloc, kCalloc, kRealloc, kMemalign, kFree, kTrim } kind = kMalloc;
+  enum Kind : std::uint8_t {
+    kMalloc,
+    kCalloc,
+    kRealloc,
+    kMemalign,
+    kFree,
+    kTrim
+  } kind = kMalloc;
   unsigned slot = 0;
   std::uint64_t size = 0;
   std::uint64_t alignment = 0;
@@ -49,11 +57,21 @@ class Source {
   }
   std::uint64_t size() {
     switch (draw() % 24) {
-      case 0: return draw() % 2'000'000;
-      case 1: return draw() % 200'000;
-      case 2: case 3: case 4: return draw() % 20'000;
-      case 5: case 6: case 7: case 8: return draw() % 2'000;
-      default: return draw() % 300;
+      case 0:
+        return draw() % 2'000'000;
+      case 1:
+        return draw() % 200'000;
+      case 2:
+      case 3:
+      case 4:
+        return draw() % 20'000;
+      case 5:
+      case 6:
+      case 7:
+      case 8:
+        return draw() % 2'000;
+      default:
+        return draw() % 300;
     }
   }
   std::uint64_t state_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts and addresses that were measured on real glibc releases (x86-64, strace and pagemap).
+// Counts and addresses that were measured on real glibc releases (x86-64, strace and
+// pagemap).
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -21,7 +22,9 @@ PlatformFacts machine(std::uint64_t page_size, unsigned cpus = 1) {
 }
 
 TEST(Layout, StructSizes) {
-  const auto bytes = [](const char* release) { return ArenaLayout(*find_release(release)).bytes; };
+  const auto bytes = [](const char* release) {
+    return ArenaLayout(*find_release(release)).bytes;
+  };
   EXPECT_EQ(bytes("2.36"), 2200u);
   EXPECT_EQ(bytes("2.43-x86"), 2112u);
   EXPECT_EQ(find_release("2.26")->tcache_bytes(), 576u);
@@ -197,8 +200,8 @@ TEST(Realloc, ASmallerSizeSplitsIfTheRestIsAChunk) {
   EXPECT_EQ(b.heap.malloc_usable_size(b.p, mem), 2008u);
 }
 
-// 2.38 and later keep a mapped block that fits with less than 16 bytes to spare; before, the request
-// rounded up decides, and may need a page more.
+// 2.38 and later keep a mapped block that fits with less than 16 bytes to spare; before,
+// the request rounded up decides, and may need a page more.
 TEST(Realloc, ATightFitIsKeptSince238) {
   for (const char* release : {"2.36", "2.39"}) {
     Bench b(release);
@@ -210,8 +213,8 @@ TEST(Realloc, ATightFitIsKeptSince238) {
   }
 }
 
-// Blocks of 8 KiB doubling to `max`, then `max` until `total`, all written, freed in order or in
-// reverse: faults and brk calls of a cycle in steady state.
+// Blocks of 8 KiB doubling to `max`, then `max` until `total`, all written, freed in order
+// or in reverse: faults and brk calls of a cycle in steady state.
 struct Cycle {
   std::uint64_t faults, brks;
   bool operator==(const Cycle&) const = default;
@@ -219,7 +222,8 @@ struct Cycle {
 std::ostream& operator<<(std::ostream& os, const Cycle& c) {
   return os << c.faults << " faults, " << c.brks << " brks";
 }
-Cycle grow_and_trim(std::uint64_t total, std::uint64_t max, bool reverse, std::uint64_t top_pad = 0) {
+Cycle grow_and_trim(std::uint64_t total, std::uint64_t max, bool reverse,
+                    std::uint64_t top_pad = 0) {
   Settings settings;
   if (top_pad != 0) {
     settings.top_pad = top_pad;
@@ -233,11 +237,13 @@ Cycle grow_and_trim(std::uint64_t total, std::uint64_t max, bool reverse, std::u
     b.log.clear();
     std::vector<Addr> blocks;
     std::uint64_t size = 8_K;
-    for (std::uint64_t sum = 0; sum + size <= total; sum += size, size = std::min(2 * size, max)) {
+    for (std::uint64_t sum = 0; sum + size <= total;
+         sum += size, size = std::min(2 * size, max)) {
       blocks.push_back(b.malloc(size));
       b.p.touch(blocks.back(), size, Touch::kWrite);
     }
-    for (std::size_t i = 0; i < blocks.size(); ++i) b.free(reverse ? blocks[blocks.size() - 1 - i] : blocks[i]);
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      b.free(reverse ? blocks[blocks.size() - 1 - i] : blocks[i]);
   }
   return {b.os.faults - faults, b.calls(SysName::kSbrk)};
 }
@@ -283,7 +289,8 @@ TEST(Tcache, SevenOfASizeInLastInFirstOutOrder) {
   std::vector<Addr> blocks;
   for (int i = 0; i < 9; ++i) blocks.push_back(b.malloc(200));
   for (const Addr mem : blocks) b.free(mem);
-  for (int i = 6; i >= 0; --i) EXPECT_EQ(b.malloc(200), blocks[static_cast<std::size_t>(i)]);
+  for (int i = 6; i >= 0; --i)
+    EXPECT_EQ(b.malloc(200), blocks[static_cast<std::size_t>(i)]);
 }
 
 TEST(TcacheDeathTest, ASecondFreeIsDetected) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random programs: blocks are aligned, don't overlap, keep what was written to them, and the heap
-// stays consistent, for every release and several threads.
+// Random programs: blocks are aligned, don't overlap, keep what was written to them, and
+// the heap stays consistent, for every release and several threads.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -24,11 +24,13 @@ struct Block {
 class Player {
  public:
   Player(Bench& bench, unsigned threads, std::uint32_t seed) : b_(bench), draw_(seed) {
-    for (unsigned i = 0; i < threads; ++i) threads_.push_back(std::make_unique<BenchThread>(b_.os, b_.log));
+    for (unsigned i = 0; i < threads; ++i)
+      threads_.push_back(std::make_unique<BenchThread>(b_.os, b_.log));
   }
 
   void step() {
-    if (blocks_.size() > 400 || (!blocks_.empty() && pick(100) < 45)) return drop(pick(blocks_.size()));
+    if (blocks_.size() > 400 || (!blocks_.empty() && pick(100) < 45))
+      return drop(pick(blocks_.size()));
     if (!blocks_.empty() && pick(100) < 15) return resize(pick(blocks_.size()));
     const std::uint64_t size = any_size();
     Addr mem = 0;
@@ -40,9 +42,11 @@ class Player {
         break;
       case 1:
         mem = b_.heap.calloc(thread(), 1, size);
-        for (std::uint64_t i = 0; i < size; i += 64) ASSERT_EQ(thread().load<std::uint8_t>(mem + i), 0);
+        for (std::uint64_t i = 0; i < size; i += 64)
+          ASSERT_EQ(thread().load<std::uint8_t>(mem + i), 0);
         break;
-      default: mem = b_.heap.malloc(thread(), size);
+      default:
+        mem = b_.heap.malloc(thread(), size);
     }
     ASSERT_NE(mem, 0u);
     ASSERT_EQ(mem % alignment, 0u);
@@ -62,19 +66,32 @@ class Player {
   std::size_t pick(std::size_t n) { return draw_() % n; }
   std::uint64_t any_size() {
     switch (pick(20)) {
-      case 0: return pick(300'000);
-      case 1: return pick(3'000'000);
-      case 2: case 3: case 4: return pick(20'000);
-      case 5: case 6: case 7: case 8: return pick(2'000);
-      default: return pick(200);
+      case 0:
+        return pick(300'000);
+      case 1:
+        return pick(3'000'000);
+      case 2:
+      case 3:
+      case 4:
+        return pick(20'000);
+      case 5:
+      case 6:
+      case 7:
+      case 8:
+        return pick(2'000);
+      default:
+        return pick(200);
     }
   }
-  static void word(Thread& p, const Block& b, std::uint64_t at) { p.store(b.mem + at, b.stamp + at); }
+  static void word(Thread& p, const Block& b, std::uint64_t at) {
+    p.store(b.mem + at, b.stamp + at);
+  }
   // Marks the first and last word; a block of less than a word has none.
   void add(const Block& block) {
     ASSERT_GE(b_.heap.malloc_usable_size(b_.p, block.mem), block.size);
     for (const Block& other : blocks_)
-      ASSERT_TRUE(block.mem + block.size <= other.mem || other.mem + other.size <= block.mem);
+      ASSERT_TRUE(block.mem + block.size <= other.mem ||
+                  other.mem + other.size <= block.mem);
     if (block.size >= 8) {
       word(b_.p, block, (block.size - 8) & ~std::uint64_t{7});
       word(b_.p, block, 0);

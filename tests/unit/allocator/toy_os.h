@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small operating system for tests: mappings in a map, top-down placement, a break, and a check on
-// each access.  It answers as Linux does where an allocator can see it, and can be told to refuse.
+// A small operating system for tests: mappings in a map, top-down placement, a break, and a
+// check on each access.  It answers as Linux does where an allocator can see it, and can be
+// told to refuse.
 //
-// A ToyThread is one thread's view of a ToyProcess; a test plays several threads from one by calling
-// through several views, so that any interleaving can be written down.
+// A ToyThread is one thread's view of a ToyProcess; a test plays several threads from one
+// by calling through several views, so that any interleaving can be written down.
 #pragma once
 
 #include <algorithm>
@@ -31,14 +32,17 @@ class ToyThread;
 class ToyProcess {
  public:
   explicit ToyProcess(PlatformFacts facts = {}, Addr brk_start = 0x4c7000)
-      : mmap_top(0x7fff'f7ff'0000), facts_(facts), window_(facts.page_size),
-        brk_start_(pages(brk_start)), brk_(brk_start_) {}
+      : mmap_top(0x7fff'f7ff'0000),
+        facts_(facts),
+        window_(facts.page_size),
+        brk_start_(pages(brk_start)),
+        brk_(brk_start_) {}
 
   std::uint64_t largest_map = UINT64_MAX;  // a larger mmap is refused
   std::uint64_t largest_brk = UINT64_MAX;  // as is a break farther from its start
   bool multi_threaded = false;
   Addr mmap_top;
-  std::uint64_t faults = 0;                // first touches of a page
+  std::uint64_t faults = 0;  // first touches of a page
 
   [[nodiscard]] Addr brk_start() const { return brk_start_; }
   [[nodiscard]] std::size_t mappings() const { return maps_.size(); }
@@ -129,10 +133,13 @@ class ToyThread {
   SysValue mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
     const std::uint64_t bytes = os.pages(length);
     if (length == 0) return {0, sys::kEINVAL};
-    if (bytes > os.largest_map || bytes < length || bytes > os.mmap_top) return {0, sys::kENOMEM};
+    if (bytes > os.largest_map || bytes < length || bytes > os.mmap_top)
+      return {0, sys::kENOMEM};
     Addr at = hint;
-    if ((flags & sys::kMapFixed) != 0) os.unmap(at, at + bytes);
-    else if (hint == 0 || !os.is_free(hint, hint + bytes)) at = os.place(bytes);
+    if ((flags & sys::kMapFixed) != 0)
+      os.unmap(at, at + bytes);
+    else if (hint == 0 || !os.is_free(hint, hint + bytes))
+      at = os.place(bytes);
     os.maps_[at] = {at + bytes, prot};
     return {at, 0};
   }
@@ -159,7 +166,8 @@ class ToyThread {
     if (advice == sys::kMadvDontneed) os.drop_pages(start, start + os.pages(length));
     return 0;
   }
-  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags) {
+  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
+                  unsigned flags) {
     const std::uint64_t old_bytes = os.pages(old_length);
     const std::uint64_t bytes = os.pages(length);
     if (bytes <= old_bytes) {
@@ -184,7 +192,8 @@ class ToyThread {
   SysValue sbrk(std::int64_t delta) {
     const Addr old = os.brk_;
     const Addr now = old + static_cast<std::uint64_t>(delta);
-    if (delta > 0 && (now < old || now - os.brk_start_ > os.largest_brk)) return {0, sys::kENOMEM};
+    if (delta > 0 && (now < old || now - os.brk_start_ > os.largest_brk))
+      return {0, sys::kENOMEM};
     const Addr old_end = os.pages(old);
     const Addr end = os.pages(now);
     if (end > old_end && !os.is_free(old_end, end)) return {0, sys::kENOMEM};
@@ -209,7 +218,8 @@ class ToyThread {
     std::memcpy(os.window_.host(at), &v, sizeof v);
   }
   void touch(Addr start, std::uint64_t length, Touch kind) {
-    for (Addr at = start; at < start + length; at = (at & ~(os.facts_.page_size - 1)) + os.facts_.page_size)
+    for (Addr at = start; at < start + length;
+         at = (at & ~(os.facts_.page_size - 1)) + os.facts_.page_size)
       os.access(at, kind == Touch::kWrite);
   }
   void set(Addr to, std::uint8_t byte, std::uint64_t n) {
@@ -268,7 +278,9 @@ class ToyThread {
     if (!lock.held) std::abort();
     lock.held = false;
   }
-  Lock& lock_at(Addr at, const char* name) { return os.locks_.try_emplace(at, name).first->second; }
+  Lock& lock_at(Addr at, const char* name) {
+    return os.locks_.try_emplace(at, name).first->second;
+  }
 
   ThreadWords& thread_words() { return words_; }
   [[nodiscard]] bool multi_threaded() const { return os.multi_threaded; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The explanation is computed from the evidence: each test gives it a made-up run and looks for
-// that run's own names and numbers.
+// The explanation is computed from the evidence: each test gives it a made-up run and looks
+// for that run's own names and numbers.
 #include "scenarios/run/explain.h"
 
 #include <gtest/gtest.h>
@@ -43,8 +43,18 @@ Evidence convoy() {
   lock.name = "cellar_door";
   lock.read = {100, 0, {}, {}, 9'000_ms, {}};
   lock.write = {50, 50, 20'000_ms, {}, 100_ms, {}};
-  lock.blames = {{{"main", "cook", "sys_open"}, {"main", "cook", "sys_stir", "boil"}, LockMode::kWrite, LockMode::kRead, 30, 15'000_ms},
-                 {{"main", "cook", "sys_open"}, {"main", "cook", "sys_open"}, LockMode::kWrite, LockMode::kWrite, 20, 5'000_ms}};
+  lock.blames = {{{"main", "cook", "sys_open"},
+                  {"main", "cook", "sys_stir", "boil"},
+                  LockMode::kWrite,
+                  LockMode::kRead,
+                  30,
+                  15'000_ms},
+                 {{"main", "cook", "sys_open"},
+                  {"main", "cook", "sys_open"},
+                  LockMode::kWrite,
+                  LockMode::kWrite,
+                  20,
+                  5'000_ms}};
   e.locks = {Evidence::Lock{"spoon", {10, 0, {}, {}, 1_ms, {}}, {}, {}}, lock};
   return e;
 }
@@ -68,10 +78,15 @@ TEST(Explain, SaysHowParallelTheRunWasAndWhatKeptItFromMore) {
 TEST(Explain, NamesTheLockItsWaitersAndItsHolders) {
   const auto s = explain(convoy());
   EXPECT_TRUE(says(s, "The lock waited for is cellar_door: 20.00 s, 100.0 %")) << all(s);
-  EXPECT_TRUE(says(s, "on average 0.90 readers hold it, writers 1.0 % of the time")) << all(s);
-  EXPECT_TRUE(says(s, "75.0 % of the wait for cellar_door is writers in sys_open < cook waiting while "
-                      "boil < sys_stir < cook holds it for reading")) << all(s);
-  EXPECT_TRUE(says(s, "25.0 % is writers in sys_open < cook waiting while sys_open")) << all(s);
+  EXPECT_TRUE(says(s, "on average 0.90 readers hold it, writers 1.0 % of the time"))
+      << all(s);
+  EXPECT_TRUE(
+      says(s,
+           "75.0 % of the wait for cellar_door is writers in sys_open < cook waiting while "
+           "boil < sys_stir < cook holds it for reading"))
+      << all(s);
+  EXPECT_TRUE(says(s, "25.0 % is writers in sys_open < cook waiting while sys_open"))
+      << all(s);
   EXPECT_FALSE(says(s, "spoon")) << all(s);
 }
 
@@ -89,7 +104,9 @@ TEST(Explain, SaysWhereTheSpinningIs) {
   e.spinning = 6'000_ms;
   e.running = 6'000_ms;
   e.stacks[1].spinning = 6'000_ms;
-  EXPECT_TRUE(says(explain(e), "50.0 % of CPU time (6.000 s) is spinning for a lock, most of it in boil"))
+  EXPECT_TRUE(
+      says(explain(e),
+           "50.0 % of CPU time (6.000 s) is spinning for a lock, most of it in boil"))
       << all(explain(e));
 }
 
@@ -109,19 +126,23 @@ TEST(CompareVariants, NamesTheFunctionThatChangedMost) {
   const auto s = compare_variants({{"slow", &slow}, {"quick", &faster}});
   ASSERT_EQ(s.size(), 2U);
   EXPECT_EQ(s[0],
-            "quick: elapsed 5.00 times less, CPU time 3.00 times less, CPUs busy 1.20 -> 2.00; most of it in "
+            "quick: elapsed 5.00 times less, CPU time 3.00 times less, CPUs busy 1.20 -> "
+            "2.00; most of it in "
             "boil (-8.000 s of CPU time); time asleep for locks 20.00 -> 0.000.");
 }
 
 TEST(CompareVariants, SortsChangesByWhetherTheyMatter) {
   const Evidence first = convoy();
-  const Evidence alike = scaled(first, 101), quick = scaled(first, 10), slow = scaled(first, 200);
-  const auto s = compare_variants({{"first", &first}, {"alike", &alike}, {"quick", &quick}, {"slow", &slow}});
+  const Evidence alike = scaled(first, 101), quick = scaled(first, 10),
+                 slow = scaled(first, 200);
+  const auto s = compare_variants(
+      {{"first", &first}, {"alike", &alike}, {"quick", &quick}, {"slow", &slow}});
   ASSERT_EQ(s.size(), 4U);
   EXPECT_EQ(s[0], "alike: no difference: elapsed +1.00 %, CPU time unchanged.");
   EXPECT_TRUE(says(s, "slow: elapsed 2.00 times more")) << all(s);
-  EXPECT_EQ(s.back(), "Against first, faster: quick; slower: slow; no difference in elapsed time "
-                      "(below 2 %): alike.");
+  EXPECT_EQ(s.back(),
+            "Against first, faster: quick; slower: slow; no difference in elapsed time "
+            "(below 2 %): alike.");
   EXPECT_TRUE(compare_variants({{"alone", &first}}).empty());
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mallocstress on a platform that only counts: its sizes, order and sleeps are those of the program.
+// mallocstress on a platform that only counts: its sizes, order and sleeps are those of the
+// program.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -35,9 +36,13 @@ class CountingPlatform {
   void usleep(std::uint64_t) { ++sleeps; }
   std::uint64_t random_key() { return 1; }
   template <typename T>
-  T load(alloc::Addr a) { return words[a]; }
+  T load(alloc::Addr a) {
+    return words[a];
+  }
   template <typename T>
-  void store(alloc::Addr a, T v) { words[a] = v; }
+  void store(alloc::Addr a, T v) {
+    words[a] = v;
+  }
   void touch(alloc::Addr a, std::uint64_t, alloc::Touch kind) {
     touched.push_back(a);
     last_kind = kind;
@@ -58,7 +63,8 @@ class CountingPlatform {
   bool multi_threaded() { return true; }
   alloc::Addr static_storage(std::uint64_t) { return 0; }
   void set_thread_hooks(const alloc::ThreadHooks<CountingPlatform>&) {}
-  void run_threads(unsigned count, void (*body)(CountingPlatform&, unsigned, void*), void* arg) {
+  void run_threads(unsigned count, void (*body)(CountingPlatform&, unsigned, void*),
+                   void* arg) {
     for (unsigned i = 0; i < count; ++i) body(*this, i, arg);
   }
 
@@ -99,7 +105,8 @@ Outcome stress(CountingPlatform& p, CountingAllocator& a, const Params& params) 
   return out;
 }
 
-Params params_of(std::string_view workload, std::initializer_list<std::pair<const char*, std::int64_t>> set) {
+Params params_of(std::string_view workload,
+                 std::initializer_list<std::pair<const char*, std::int64_t>> set) {
   Params params(*find(workload));
   for (const auto& [name, value] : set) params.set(name, value);
   return params;
@@ -133,7 +140,8 @@ TEST(Mallocstress, SleepsAfterEachMallocEachFreeAndEachRound) {
   CountingPlatform p;
   CountingAllocator a;
   a.limit = 274'877'906'943;  // one byte less than the 36th block of scheme 1
-  const Outcome out = stress(p, a, params_of("mallocstress", {{"threads", 4}, {"loops", 3}}));
+  const Outcome out =
+      stress(p, a, params_of("mallocstress", {{"threads", 4}, {"loops", 3}}));
   EXPECT_EQ(out.failure, "");
   EXPECT_EQ(a.sizes.size(), out.counts.at("mallocs"));
   EXPECT_EQ(a.freed.size(), out.counts.at("frees"));
@@ -148,15 +156,16 @@ TEST(Mallocstress, FreesInTheOrderOfAllocation) {
   CountingAllocator a;
   stress(p, a, params_of("mallocstress", {{"threads", 1}, {"loops", 1}, {"maxptrs", 4}}));
   EXPECT_EQ(a.freed, (std::vector<alloc::Addr>{32, 48, 64, 80}));
-  EXPECT_EQ(p.words, (std::map<alloc::Addr, std::uint64_t>{{32, 0}, {48, 1}, {64, 2}, {80, 3}}));
+  EXPECT_EQ(p.words,
+            (std::map<alloc::Addr, std::uint64_t>{{32, 0}, {48, 1}, {64, 2}, {80, 3}}));
 }
 
 TEST(Mallocstress, NoticesABlockThatLostItsContent) {
   CountingPlatform p;
   CountingAllocator a;
   a.spoil = true;
-  const Outcome out =
-      stress(p, a, params_of("mallocstress", {{"threads", 1}, {"loops", 1}, {"maxptrs", 4}}));
+  const Outcome out = stress(
+      p, a, params_of("mallocstress", {{"threads", 1}, {"loops", 1}, {"maxptrs", 4}}));
   EXPECT_EQ(out.failure, "3 blocks lost what was written to them");
 }
 
@@ -164,7 +173,8 @@ TEST(Touch, WalksTheAreaInStrides) {
   CountingPlatform p;
   const Outcome out = touch(p, params_of("touch", {{"map", 100}, {"stride", 30}}));
   EXPECT_EQ(out.counts.at("touches"), 4U);
-  EXPECT_EQ(p.touched, (std::vector<alloc::Addr>{0x10000, 0x10000 + 30, 0x10000 + 60, 0x10000 + 90}));
+  EXPECT_EQ(p.touched,
+            (std::vector<alloc::Addr>{0x10000, 0x10000 + 30, 0x10000 + 60, 0x10000 + 90}));
   EXPECT_EQ(p.last_kind, alloc::Touch::kWrite);
   touch(p, params_of("touch", {{"map", 100}, {"stride", 30}, {"count", 2}, {"access", 1}}));
   EXPECT_EQ(p.touched.size(), 6U);
