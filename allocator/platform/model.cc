@@ -42,9 +42,7 @@ SysValue answer(const kernel::SysResult<kernel::VirtAddr>& r) {
 ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options)
     : process_(process),
       options_(options),
-      facts_(facts_of(process.kernel())),
-      window_(facts_.page_size),
-      page_shift_(process.kernel().profile().geometry.page_shift) {
+      facts_(facts_of(process.kernel())) {
   constexpr std::uint64_t kPsPerSecond = 1'000'000'000'000;
   const std::uint64_t hz = process.kernel().profile().cpu_hz;
   if (hz != 0) ps_per_instruction_ = (kPsPerSecond << 16) / hz;

@@ -4,7 +4,7 @@
 //
 // A ModelProcess joins a process of the modelled kernel with host memory that holds its bytes; a
 // Model is one task's view of it.  System calls go through kernel_model/syscall.h.  A load or store
-// is a look into a cache of pages that may be accessed; what misses asks the page tables, and what
+// is a look into a cache of pieces of pages that may be accessed; what misses asks the page tables, and what
 // they don't allow faults.  Pages that are only touched never cost the host memory.
 //
 // Model: loads, stores and atomics take no time beyond the instructions that `cycles` names, which
@@ -58,24 +58,25 @@ class ModelProcess {
 
   [[nodiscard]] kernel::Process& process() const { return process_; }
   [[nodiscard]] const PlatformFacts& facts() const { return facts_; }
-  [[nodiscard]] std::uint64_t host_pages() const { return window_.backed_pages(); }
+  // Pieces of 4 KiB that hold bytes on the host.
+  [[nodiscard]] std::uint64_t host_pieces() const { return window_.backed_pieces(); }
 
  private:
   friend class Model;
   friend class ModelThreads;
-  // "This page may be accessed": valid while the process's generation is the one noted.
-  struct PageEntry {
-    std::uint64_t page_rw = 0;   // page number * 2 + writable
+  // "This piece of a page may be accessed, and its bytes are there": valid while the process's
+  // generation is the one noted.
+  struct PieceEntry {
+    std::uint64_t piece_rw = 0;  // piece number * 2 + writable
     std::uint64_t generation = ~std::uint64_t{0};
   };
-  static constexpr std::size_t kPageEntries = 4096;
+  static constexpr std::size_t kPieceEntries = 4096;
 
   kernel::Process& process_;
   ModelOptions options_;
   PlatformFacts facts_;
   Window window_;
-  unsigned page_shift_;
-  std::array<PageEntry, kPageEntries> pages_{};
+  std::array<PieceEntry, kPieceEntries> pieces_{};
   Addr break_ = 0;             // libc's __curbrk: 0 until the kernel was asked
   bool multi_threaded_ = false;
   std::uint64_t storage_used_ = 0;
@@ -134,8 +135,8 @@ class Model {
 
   template <typename T>
   [[nodiscard]] T load(Addr at) {
-    const ModelProcess::PageEntry& e = entry(at);
-    if ((e.page_rw | 1) != (page(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
+    const ModelProcess::PieceEntry& e = entry(at);
+    if ((e.piece_rw | 1) != (piece(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
       admit(at, kernel::Access::kRead);
     T v;
     std::memcpy(&v, process_.window_.host(at), sizeof v);
@@ -143,8 +144,8 @@ class Model {
   }
   template <typename T>
   void store(Addr at, T v) {
-    const ModelProcess::PageEntry& e = entry(at);
-    if (e.page_rw != (page(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
+    const ModelProcess::PieceEntry& e = entry(at);
+    if (e.piece_rw != (piece(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
       admit(at, kernel::Access::kWrite);
     std::memcpy(process_.window_.host(at), &v, sizeof v);
   }
@@ -176,12 +177,12 @@ class Model {
   static constexpr Addr kStorageBit = Addr{1} << 62;
   static constexpr Addr kStorageStart = kStorageBit + 0x1000, kStorageEnd = kStorageBit + 0x1'0000;
 
-  [[nodiscard]] std::uint64_t page(Addr at) const { return at >> process_.page_shift_; }
+  [[nodiscard]] static std::uint64_t piece(Addr at) { return at >> Window::kPieceShift; }
   [[nodiscard]] std::uint64_t generation() const { return process_.process_.access_generation; }
-  ModelProcess::PageEntry& entry(Addr at) {
-    return process_.pages_[page(at) % ModelProcess::kPageEntries];
+  ModelProcess::PieceEntry& entry(Addr at) {
+    return process_.pieces_[piece(at) % ModelProcess::kPieceEntries];
   }
-  // Makes the page of `at` accessible, faulting if need be, and its bytes usable on the host.
+  // Makes the page of `at` accessible, faulting if need be, and the piece's bytes usable on the host.
   void admit(Addr at, kernel::Access access);
   // As admit, without bytes on the host.
   void access(Addr at, kernel::Access access);
@@ -199,8 +200,8 @@ class Model {
     task_.sync();
   }
   void charge_bytes(std::uint64_t n, std::uint64_t rate);
-  [[nodiscard]] std::uint64_t room_in_page(Addr at) const {
-    return facts().page_size - (at & (facts().page_size - 1));
+  [[nodiscard]] static std::uint64_t room_in_piece(Addr at) {
+    return Window::kPiece - (at & (Window::kPiece - 1));
   }
 
   struct Step {

@@ -29,9 +29,9 @@ void Model::killed(kernel::Signal signal, Addr at, kernel::Access access) {
 }
 
 void Model::access(Addr at, kernel::Access access) {
-  ModelProcess::PageEntry& e = entry(at);
+  ModelProcess::PieceEntry& e = entry(at);
   const bool write = access == kernel::Access::kWrite;
-  if (e.page_rw >> 1 == page(at) && (!write || (e.page_rw & 1) != 0) && e.generation == generation()) return;
+  if (e.piece_rw >> 1 == piece(at) && (!write || (e.piece_rw & 1) != 0) && e.generation == generation()) return;
   if ((at & kStorageBit) == 0) {
     flush();
     const kernel::Signal signal = kernel::user_access(task_, process_.process_, {at}, access);
@@ -45,7 +45,7 @@ void Model::admit(Addr at, kernel::Access access) {
   this->access(at, access);
   process_.window_.back(at);
   const bool writable = access == kernel::Access::kWrite || (at & kStorageBit) != 0;
-  entry(at) = {page(at) << 1 | (writable ? 1 : 0), generation()};
+  entry(at) = {piece(at) << 1 | (writable ? 1 : 0), generation()};
 }
 
 void Model::touch(Addr start, std::uint64_t length, Touch kind) {
@@ -61,15 +61,15 @@ void Model::touch(Addr start, std::uint64_t length, Touch kind) {
 }
 
 void Model::charge_bytes(std::uint64_t n, std::uint64_t rate) {
-  constexpr std::uint64_t kPsPerSecond = 1'000'000'000'000;  // n is a page at most: no overflow
+  constexpr std::uint64_t kPsPerSecond = 1'000'000'000'000;  // n is a piece at most: no overflow
   if (rate != 0) task_.charge(Duration::ps(static_cast<std::int64_t>(n * kPsPerSecond / rate)));
 }
 
-// Zeros over a page without bytes on the host change nothing there.
+// Zeros over a piece without bytes on the host change nothing there.
 void Model::set(Addr to, std::uint8_t byte, std::uint64_t n) {
   flush();
   while (n != 0) {
-    const std::uint64_t part = std::min(n, room_in_page(to));
+    const std::uint64_t part = std::min(n, room_in_piece(to));
     access(to, kernel::Access::kWrite);
     if (byte != 0 || process_.window_.backed(to)) {
       admit(to, kernel::Access::kWrite);
@@ -84,7 +84,7 @@ void Model::set(Addr to, std::uint8_t byte, std::uint64_t n) {
 void Model::copy(Addr to, Addr from, std::uint64_t n) {
   flush();
   while (n != 0) {
-    const std::uint64_t part = std::min({n, room_in_page(to), room_in_page(from)});
+    const std::uint64_t part = std::min({n, room_in_piece(to), room_in_piece(from)});
     access(from, kernel::Access::kRead);
     const bool zeros = !process_.window_.backed(from);
     if (zeros) {
@@ -107,8 +107,8 @@ void Model::copy(Addr to, Addr from, std::uint64_t n) {
 // read and what is written next.
 void Model::own_word(Addr at) {
   const auto writable = [&] {
-    const ModelProcess::PageEntry& e = entry(at);
-    return e.page_rw == (page(at) << 1 | 1) && e.generation == generation();
+    const ModelProcess::PieceEntry& e = entry(at);
+    return e.piece_rw == (piece(at) << 1 | 1) && e.generation == generation();
   };
   flush();
   task_.charge(process_.process_.kernel().profile().costs.lock_atomic);

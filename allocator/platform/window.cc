@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace faultline::alloc {
 namespace {
@@ -14,11 +15,11 @@ namespace {
 // Outside what address sanitizer uses for its shadow, and where nothing else is put.
 constexpr std::uint64_t kUsualBase = 0x2000'0000'0000;
 constexpr unsigned kSpanBits = 45, kLeastSpanBits = 42;
-constexpr std::uint64_t kStaleLimit = std::uint64_t{64} << 20;
+constexpr std::uint64_t kStaleLimit = (std::uint64_t{32} << 20) / Window::kPiece;
 
 std::byte* reserve(std::uint64_t at, std::uint64_t span) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != 0 ? MAP_FIXED_NOREPLACE : 0);
-  void* const base = mmap(std::bit_cast<void*>(at), span, PROT_NONE, flags, -1, 0);
+  void* const base = mmap(std::bit_cast<void*>(at), span, PROT_READ | PROT_WRITE, flags, -1, 0);
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
@@ -35,8 +36,7 @@ std::uint64_t bits(unsigned from, unsigned to) {
 
 }  // namespace
 
-Window::Window(std::uint64_t page_size)
-    : page_shift_(static_cast<unsigned>(std::countr_zero(page_size))) {
+Window::Window() {
   unsigned span = kSpanBits;
   base_ = reserve(kUsualBase, std::uint64_t{1} << span);
   while (base_ == nullptr && span >= kLeastSpanBits) {
@@ -52,68 +52,75 @@ Window::Window(std::uint64_t page_size)
 Window::~Window() { munmap(base_, mask_ + 1); }
 
 void Window::back(Addr va) {
-  const auto [at, fresh] = groups_.try_emplace(group_of(va));
-  Group& group = at->second;
-  std::byte* const start = base_ + at->first * group_bytes();
-  if (fresh && mprotect(start, group_bytes(), PROT_READ | PROT_WRITE) != 0)
-    give_up("cannot open memory of a modelled process");
-  const std::uint64_t bit = std::uint64_t{1} << page_in_group(va);
-  if ((group.backed & bit) != 0) return;
-  group.backed |= bit;
-  ++backed_pages_;
-  if ((group.stale & bit) == 0) return;
-  group.stale &= ~bit;
-  --stale_pages_;
-  const std::uint64_t page = std::uint64_t{1} << page_shift_;
-  std::memset(start + page_in_group(va) * page, 0, page);
+  const std::uint64_t group = group_of(va);
+  const std::uint64_t bit = std::uint64_t{1} << piece_in_group(va);
+  std::uint64_t& backed = backed_[group];
+  if ((backed & bit) != 0) return;
+  backed |= bit;
+  ++backed_pieces_;
+  clear_stale(group, bit);
+}
+
+// If the piece holds old bytes, they make room for zeros.
+void Window::clear_stale(std::uint64_t group, std::uint64_t bit) {
+  const auto at = stale_.find(group);
+  if (at == stale_.end() || (at->second & bit) == 0) return;
+  at->second &= ~bit;
+  if (at->second == 0) stale_.erase(at);
+  --stale_pieces_;
+  std::memset(group_start(group) + static_cast<unsigned>(std::countr_zero(bit)) * kPiece, 0, kPiece);
 }
 
 bool Window::backed(Addr va) const {
-  const auto at = groups_.find(group_of(va));
-  return at != groups_.end() && (at->second.backed >> page_in_group(va) & 1) != 0;
+  const auto at = backed_.find(group_of(va));
+  return at != backed_.end() && (at->second >> piece_in_group(va) & 1) != 0;
 }
 
 void Window::discard(Addr start, Addr end) {
-  if (backed_pages_ == 0 || start >= end) return;
+  if (backed_pieces_ == 0 || start >= end) return;
   const std::uint64_t first = group_of(start);
   const std::uint64_t last = group_of(end - 1);
-  for (auto at = groups_.lower_bound(first); at != groups_.end() && at->first <= last; ++at) {
-    const unsigned from = at->first == first ? page_in_group(start) : 0;
-    const unsigned to = at->first == last ? page_in_group(end - 1) + 1 : 64;
-    const std::uint64_t lost = at->second.backed & bits(from, to);
-    at->second.backed &= ~lost;
-    at->second.stale |= lost;
-    backed_pages_ -= static_cast<unsigned>(std::popcount(lost));
-    stale_pages_ += static_cast<unsigned>(std::popcount(lost));
+  for (auto at = backed_.lower_bound(first); at != backed_.end() && at->first <= last;) {
+    const unsigned from = at->first == first ? piece_in_group(start) : 0;
+    const unsigned to = at->first == last ? piece_in_group(end - 1) + 1 : 64;
+    const std::uint64_t lost = at->second & bits(from, to);
+    if (lost != 0) {
+      stale_[at->first] |= lost;
+      backed_pieces_ -= static_cast<unsigned>(std::popcount(lost));
+      stale_pieces_ += static_cast<unsigned>(std::popcount(lost));
+    }
+    at->second &= ~lost;
+    at = at->second == 0 ? backed_.erase(at) : std::next(at);
   }
-  if (stale_pages_ << page_shift_ > kStaleLimit) release_stale();
+  if (stale_pieces_ > kStaleLimit) release_stale();
 }
 
+// Neighbours go back in one call, whatever lies between them, as long as that isn't backed.
 void Window::release_stale() {
-  const std::uint64_t page = std::uint64_t{1} << page_shift_;
-  for (auto at = groups_.begin(); at != groups_.end();) {
-    std::byte* const start = base_ + at->first * group_bytes();
-    if (at->second.backed == 0) {
-      madvise(start, group_bytes(), MADV_DONTNEED);
-      mprotect(start, group_bytes(), PROT_NONE);
-      at = groups_.erase(at);
+  for (auto at = stale_.begin(); at != stale_.end();) {
+    const auto live = backed_.lower_bound(at->first);
+    const std::uint64_t next_live = live == backed_.end() ? UINT64_MAX : live->first;
+    std::byte* const start = group_start(at->first);
+    if (next_live == at->first) {
+      for (unsigned i = 0; i < 64; ++i)
+        if ((at->second >> i & 1) != 0) madvise(start + i * kPiece, kPiece, MADV_DONTNEED);
+      ++at;
       continue;
     }
-    for (unsigned i = 0; i < 64; ++i)
-      if ((at->second.stale >> i & 1) != 0) madvise(start + i * page, page, MADV_DONTNEED);
-    at->second.stale = 0;
-    ++at;
+    std::uint64_t last = at->first;
+    for (; at != stale_.end() && at->first < next_live; ++at) last = at->first;
+    madvise(start, static_cast<std::size_t>(group_start(last + 1) - start), MADV_DONTNEED);
   }
-  stale_pages_ = 0;
+  stale_.clear();
+  stale_pieces_ = 0;
 }
 
 void Window::move(Addr from, Addr to, std::uint64_t bytes) {
-  const std::uint64_t page = std::uint64_t{1} << page_shift_;
   discard(to, to + bytes);
-  for (std::uint64_t at = 0; at < bytes; at += page) {
+  for (std::uint64_t at = 0; at < bytes; at += kPiece) {
     if (!backed(from + at)) continue;
     back(to + at);
-    std::memcpy(host(to + at), host(from + at), page);
+    std::memcpy(host(to + at), host(from + at), kPiece);
   }
   discard(from, from + bytes);
 }

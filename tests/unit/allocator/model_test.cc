@@ -44,13 +44,13 @@ TEST(ModelMemory, TouchingCostsTheModelFaultsAndTheHostNothing) {
   Machine m;
   m.run([&](Model& p) {
     const std::uint64_t before = m.process.minflt;
-    const std::uint64_t host = m.model.host_pages();
+    const std::uint64_t host = m.model.host_pieces();
     const Addr a = map(p, 64 << 20);
     p.touch(a, 64 << 20, Touch::kWrite);
     EXPECT_EQ(m.process.minflt - before, 16384u);
-    EXPECT_EQ(m.model.host_pages(), host);
+    EXPECT_EQ(m.model.host_pieces(), host);
     p.store<std::uint64_t>(a, 1);
-    EXPECT_EQ(m.model.host_pages(), host + 1);
+    EXPECT_EQ(m.model.host_pieces(), host + 1);
     EXPECT_EQ(m.process.minflt - before, 16384u);
   });
 }
