@@ -34,7 +34,7 @@ class ToyProcess {
   explicit ToyProcess(PlatformFacts facts = {}, Addr brk_start = 0x4c7000)
       : mmap_top(0x7fff'f7ff'0000),
         facts_(facts),
-        window_(facts.page_size),
+        window_(),
         brk_start_(pages(brk_start)),
         brk_(brk_start_) {}
 
