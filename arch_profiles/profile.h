@@ -106,6 +106,10 @@ struct Profile {
   ArchNames names;
   std::uint64_t cpu_hz = 0;
   bool broadcast_tlbi = false;  // arm64: no IPIs
+  // The hardware (or the TLB refill code) sets accessed and dirty bits; otherwise the
+  // kernel's fault handler does.  arm64 before FEAT_HAFDBS, s390x, riscv64 without Svadu:
+  // false.
+  bool hardware_access_dirty = true;
   // First kernel version with CONFIG_ARCH_ENABLE_SPLIT_PMD_PTLOCK here ("5.2"); "" is
   // never.
   std::string split_pmd_ptlock_since;

@@ -303,6 +303,8 @@ Profile build_profile(const Node& tree, std::string name) {
   const Node& features = table_of(tree, "features");
   p.broadcast_tlbi = as_boolean(require(features, "broadcast_tlbi", "[features]"),
                                 "features.broadcast_tlbi");
+  if (const Node* dirty = features.find("hardware_access_dirty"))
+    p.hardware_access_dirty = as_boolean(*dirty, "features.hardware_access_dirty");
   p.split_pmd_ptlock_since = text_or(features, "split_pmd_ptlock_since", "");
   p.per_vma_lock_since = text_or(features, "per_vma_lock_since", "");
   if (const Node* tlb = tree.find("tlb"))

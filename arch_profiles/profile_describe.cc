@@ -113,6 +113,8 @@ std::string tlb(const Profile& p) {
                        level.ways, sizes(level.page_sizes));
   out += fmt::format("  {:<28}{}\n", "invalidation",
                      p.broadcast_tlbi ? "broadcast in hardware" : "by IPI");
+  out += fmt::format("  {:<28}{}\n", "accessed and dirty bits",
+                     p.hardware_access_dirty ? "set without a fault" : "set by a fault");
   return out;
 }
 

@@ -73,7 +73,7 @@ FaultResult do_anonymous_page(Fault& fault, Table& pmd) {
   {
     Ptl lock(fault.task, pages, table->page);
     if (set_if_none(fault, *table, Pte::leaf(*page, anon_bits(fault)))) {
-      page_add_new_anon_rmap(fault.kernel, *page, 0);
+      page_add_new_anon_rmap(fault.kernel, *page);
       pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
       return FaultResult::kDone;
     }
@@ -93,10 +93,12 @@ FaultResult map_file_page(Fault& fault, Table& table) {
 // The page under `old` may be written where it is: nobody else has it.
 bool can_reuse(Fault& fault, Pte old) {
   if (!old.maps_anon()) return false;
-  Page& page = fault.kernel.phys().page(old.pfn());
-  if ((page.flags & Page::kAnonExclusive) != 0) return true;
-  const Pfn head = compound_head(fault.kernel, old.pfn());
-  return fault.kernel.phys().page(head).refcount == 1;
+  Kernel& kernel = fault.kernel;
+  const CowReuse rule = kernel.config().cow_reuse;
+  if (rule == CowReuse::kMapcount) return max_mapcount(kernel, compound_head(kernel, old.pfn())) == 1;
+  const bool exclusive = (kernel.phys().page(old.pfn()).flags & Page::kAnonExclusive) != 0;
+  if (rule == CowReuse::kExclusive && exclusive) return true;
+  return kernel.phys().page(compound_head(kernel, old.pfn())).refcount == 1;
 }
 
 // wp_page_copy(): a page of the mm's own takes the place of the zero page, a file's or a shared one.
@@ -116,7 +118,7 @@ FaultResult wp_page_copy(Fault& fault, Table& table, Pte old) {
     return FaultResult::kDone;
   }
   tree.set(table, fault.at, Pte::leaf(*page, anon_bits(fault)));
-  page_add_new_anon_rmap(fault.kernel, *page, 0);
+  page_add_new_anon_rmap(fault.kernel, *page);
   fault.task.charge(pages.costs().pte_set);
   if (old.present()) flush_tlb_range(fault.task, pages);       // ptep_clear_flush_notify()
   if (old.maps_anon()) {
@@ -149,6 +151,18 @@ FaultResult do_wp_page(Fault& fault, Table& table, Pte old) {
   return wp_page_copy(fault, table, old);
 }
 
+// ptep_set_access_flags(): the fault was for the accessed or dirty bit, or another thread's came first.
+FaultResult set_access_flags(Fault& fault, Table& table, Pte old) {
+  if (old.has_all(fault.accessed_bits())) return FaultResult::kDone;
+  Ptl lock(fault.task, fault.pages, table.page);
+  PageTableTree& tree = fault.pages.tree();
+  if (tree.find_pte_table(fault.at) == &table && tree.get(table, fault.at).raw() == old.raw()) {
+    tree.set(table, fault.at, old.with(fault.accessed_bits()));
+    fault.task.charge(fault.pages.costs().pte_set);
+  }
+  return FaultResult::kDone;
+}
+
 // do_fault(): a private file mapping; a write copies at once (do_cow_fault()).
 FaultResult do_fault(Fault& fault) {
   Scope scope(fault.task, kDoFault);
@@ -168,7 +182,7 @@ FaultResult handle_pte_fault(Fault& fault, Table& pmd) {
   if (entry.has(Pte::kGuard)) return FaultResult::kSigsegv;
   if (fault.write() && !entry.has(Pte::kWrite))
     return do_wp_page(fault, *PageTableTree::to_table(above), entry);
-  return FaultResult::kDone;       // spurious: another thread's fault came first
+  return set_access_flags(fault, *PageTableTree::to_table(above), entry);
 }
 
 }  // namespace faultline::kernel

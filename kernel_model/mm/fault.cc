@@ -46,7 +46,7 @@ FaultResult handle_mm_fault_inner(Fault& fault) {
       if (result != FaultResult::kFallback) return result;
     }
   } else if (entry.is_leaf()) {
-    if (!fault.write() || entry.has(Pte::kWrite)) return FaultResult::kDone;
+    if (!fault.write() || entry.has(Pte::kWrite)) return huge_pmd_set_accessed(fault, *pmd, entry);
     const FaultResult result = do_huge_pmd_wp_page(fault, *pmd, entry);
     if (result != FaultResult::kFallback) return result;
   }

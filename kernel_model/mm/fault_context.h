@@ -34,12 +34,11 @@ struct Fault {
   bool under_vma_lock;      // FAULT_FLAG_VMA_LOCK
 
   [[nodiscard]] bool write() const { return access == Access::kWrite; }
-  // The bits of an entry that maps a page of this VMA for this access.
-  [[nodiscard]] std::uint64_t page_bits() const {
-    std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung;
-    if (write()) bits |= Pte::kDirty;
-    return bits;
+  [[nodiscard]] std::uint64_t accessed_bits() const {
+    return write() ? Pte::kYoung | Pte::kDirty : Pte::kYoung;
   }
+  // The bits of an entry that maps a page for this access, without kWrite.
+  [[nodiscard]] std::uint64_t page_bits() const { return Pte::kPresent | Pte::kUser | accessed_bits(); }
 };
 
 // Counts the fault, then __handle_mm_fault().
@@ -48,6 +47,8 @@ FaultResult handle_mm_fault(Fault& fault);
 // --- huge_fault.cc
 // The PMD entry is none: try to map a whole huge page.
 FaultResult do_huge_pmd_anonymous_page(Fault& fault, Table& pmd);
+// huge_pmd_set_accessed(): the fault was for the accessed or dirty bit.
+FaultResult huge_pmd_set_accessed(Fault& fault, Table& pmd, Pte entry);
 // A write to a read-only huge PMD.
 FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry);
 // hugepage_vma_check() and its like: may a fault in this VMA try a huge page?

@@ -67,7 +67,8 @@ void free_unmapped_huge_page(Fault& fault, Pfn page) {
 // set_huge_anon: map count, LRU, counters, the entry.  The PMD's lock is held.
 void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
   PageTables& pages = fault.pages;
-  page_add_new_anon_rmap(fault.kernel, page, pages.geometry().pmd_order());
+  page_add_new_huge_rmap(fault.kernel, page, fault.vma.linear_page_index(
+      pages.pmd_range(fault.at).start, pages.geometry().page_shift));
   std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty;
   if ((fault.vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;
   pages.tree().set(pmd, fault.at, Pte::leaf(page, bits));
@@ -178,6 +179,13 @@ FaultResult do_huge_zero_wp_pmd(Fault& fault, Table& pmd, Pte entry) {
   return FaultResult::kDone;
 }
 
+// reuse_swap_page() (to 5.18), then PageAnonExclusive or the only reference.
+bool can_reuse_huge(Kernel& kernel, Pfn head) {
+  if (kernel.config().cow_reuse != CowReuse::kExclusive) return max_mapcount(kernel, head) == 1;
+  const Page& page = kernel.phys().page(head);
+  return (page.flags & Page::kAnonExclusive) != 0 || page.refcount == 1;
+}
+
 // Nobody else maps the huge page: it becomes writable where it is.
 bool reuse_huge_page(Fault& fault, Table& pmd, Pte entry) {
   PageTables& pages = fault.pages;
@@ -185,7 +193,7 @@ bool reuse_huge_page(Fault& fault, Table& pmd, Pte entry) {
   const Pte now = pages.tree().get(pmd, fault.at);
   if (now.raw() != entry.raw()) return true;                // changed meanwhile: fault again
   Page& head = fault.kernel.phys().page(entry.pfn());
-  if ((head.flags & Page::kAnonExclusive) == 0 && head.refcount > 1) return false;
+  if (!can_reuse_huge(fault.kernel, entry.pfn())) return false;
   head.flags |= Page::kAnonExclusive;
   pages.tree().set(pmd, fault.at, now.with(Pte::kWrite | Pte::kDirty | Pte::kYoung));
   fault.task.charge(pages.costs().pmd_set);
@@ -193,6 +201,17 @@ bool reuse_huge_page(Fault& fault, Table& pmd, Pte entry) {
 }
 
 }  // namespace
+
+FaultResult huge_pmd_set_accessed(Fault& fault, Table& pmd, Pte entry) {
+  if (entry.has_all(fault.accessed_bits())) return FaultResult::kDone;
+  PageTables& pages = fault.pages;
+  Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
+  if (pages.tree().get(pmd, fault.at).raw() == entry.raw()) {
+    pages.tree().set(pmd, fault.at, entry.with(fault.accessed_bits()));
+    fault.task.charge(pages.costs().pmd_set);
+  }
+  return FaultResult::kDone;
+}
 
 FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry) {
   Scope scope(fault.task, kDoHugePmdWpPage);

@@ -35,9 +35,10 @@ void PageTables::split_huge_pmd_locked(Task& task, Table& pmd, VirtAddr at) {
   tree_.set(pmd, at, Pte{});
   Table& table = tree_.install(pmd, at, page);
   const std::uint64_t pages = geometry_.pages_per_pmd();
-  for (std::uint64_t i = 0; i < pages; ++i)
-    tree_.set_index(table, i, huge.zero_page() ? huge : huge.at_subpage(i));
-  if (huge.maps_anon()) page_split_pmd_rmap(kernel_, huge.pfn());
+  // The dirty bit goes to the page (to 6.0, and from 6.1 on again: commit 624a2c94f5b7).
+  const Pte base = huge.without(Pte::kDirty);
+  tree_.fill(table, base, huge.zero_page() ? PageTableTree::Fill::kSame : PageTableTree::Fill::kSubpages);
+  if (huge.maps_anon()) page_split_pmd_rmap(kernel_, huge.pfn(), huge.has(Pte::kDirty));
   task.charge(costs_.pmd_set + costs_.pmd_split_pte * static_cast<std::int64_t>(pages));
 }
 

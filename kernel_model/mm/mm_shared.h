@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernel_model/mm/lru_batch.h"
 #include "kernel_model/types.h"
 #include "sim/cost_centre.h"
 #include "sim/task.h"
@@ -26,6 +27,7 @@ class DeferredSplitQueue {
   // False if it is queued already.
   bool add(Pfn head);
   void remove(Pfn head);
+  [[nodiscard]] bool contains(Pfn head) const { return age_of_.contains(head); }
   [[nodiscard]] std::size_t size() const { return by_age_.size(); }
   [[nodiscard]] const std::map<std::uint64_t, Pfn>& by_age() const { return by_age_; }
 
@@ -48,6 +50,7 @@ class MmShared {
   void put_huge_zero_page() { --huge_zero_users_; }
 
   DeferredSplitQueue deferred_split;
+  LruBatches lru;
 
   // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound) page.
   struct Gathered {

@@ -44,14 +44,14 @@ bool multi_threaded(const std::vector<RssStat::Cache>& users) {
 void flush_tlb_range(Task& task, PageTables& pages) {
   const arch::Profile& profile = pages.kernel().profile();
   const arch::Costs& costs = profile.costs;
-  if (profile.broadcast_tlbi) {
-    task.charge(kFlushTlb, costs.tlb_flush_broadcast);
-    return;
-  }
   if (profile.isa == arch::Isa::kPpc64Hash || profile.isa == arch::Isa::kPpc64Radix ||
       profile.isa == arch::Isa::kS390x) {
     const bool shared = multi_threaded(pages.rss_stat().tasks());
     task.charge(kFlushTlb, shared ? costs.tlb_flush_broadcast : costs.tlb_flush_local);
+    return;
+  }
+  if (profile.broadcast_tlbi) {
+    task.charge(kFlushTlb, costs.tlb_flush_broadcast);
     return;
   }
   Duration cost = costs.tlb_flush_local;

@@ -85,6 +85,26 @@ void PageTableTree::set_index(Table& table, std::uint64_t index, Pte value) {
   slot = value;
 }
 
+void PageTableTree::fill(Table& table, Pte first, Fill how) {
+  FAULTLINE_CHECK_EQ(table.used, 0U);
+  const std::uint64_t entries = std::uint64_t{1} << shapes_[table.level].bits;
+  const std::uint64_t step = how == Fill::kSame ? 0 : first.at_subpage(1).raw() - first.raw();
+  for (std::uint64_t i = 0; i < entries; ++i) table.entry[i] = Pte{first.raw() + i * step};
+  for (std::uint64_t word = 0; word < (entries + 63) / 64; ++word)
+    table.in_use[word] = entries >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << entries) - 1;
+  table.used = static_cast<decltype(table.used)>(entries);
+}
+
+void PageTableTree::clear_run(Table& table, std::uint64_t from, std::uint64_t to) {
+  std::fill(&table.entry[from], &table.entry[to], Pte{});
+  for (std::uint64_t word = from >> 6; word <= (to - 1) >> 6; ++word) {
+    const std::uint64_t low = word == from >> 6 ? from & 63 : 0;
+    const std::uint64_t high = word == (to - 1) >> 6 ? (to - 1) & 63 : 63;
+    table.in_use[word] &= ~((~std::uint64_t{0} >> (63 - high)) & (~std::uint64_t{0} << low));
+  }
+  table.used -= static_cast<decltype(table.used)>(to - from);
+}
+
 std::uint64_t PageTableTree::next_index(const Table& table, std::uint64_t from, std::uint64_t to) {
   if (from >= to) return to;
   std::uint64_t word = from >> 6;

@@ -103,6 +103,11 @@ class PageTableTree {
   // Writes a leaf or an empty entry; keeps `used` and the bits.
   void set(Table& table, VirtAddr at, Pte value) { set_index(table, shapes_[table.level].index(at), value); }
   void set_index(Table& table, std::uint64_t index, Pte value);
+  // All entries of an empty table at once: the same one, or one subpage after the other.
+  enum class Fill : std::uint8_t { kSame, kSubpages };
+  void fill(Table& table, Pte first, Fill how);
+  // Makes entries [from, to), all in use, none.
+  static void clear_run(Table& table, std::uint64_t from, std::uint64_t to);
   [[nodiscard]] static Table* to_table(Pte entry);
 
   // Where the first entry in use at or above `at` and below `end` of that level's tables begins;

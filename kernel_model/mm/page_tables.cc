@@ -34,6 +34,16 @@ bool splits_pmd_ptlock(const Kernel& kernel) {
   return !since.empty() && kernel.version() >= KernelConfig::kernel_version(since);
 }
 
+// Bits that an access sets, or (without hardware for it) needs to find set.
+std::uint64_t accessed_bits(Access access) {
+  return access == Access::kWrite ? Pte::kYoung | Pte::kDirty : Pte::kYoung;
+}
+
+std::uint64_t needed_bits(const Kernel& kernel, Access access) {
+  const std::uint64_t rights = Pte::rights(access);
+  return kernel.profile().hardware_access_dirty ? rights : rights | accessed_bits(access);
+}
+
 const Centre& alloc_centre(const PageTableTree& tree, unsigned level) {
   if (level == tree.pte_level()) return kPteAlloc;
   return level == tree.pmd_level() ? kPmdAlloc : kPudAlloc;
@@ -45,6 +55,7 @@ PageTables::PageTables(Kernel& kernel, Mm& mm)
     : kernel_(kernel), mm_(mm), geometry_(kernel.profile().geometry), costs_(kernel.profile().costs),
       tree_(geometry_, kernel.phys()), rss_(mm, kernel.config().rss_stat, kernel.profile().cpus),
       split_pmd_ptlock_(splits_pmd_ptlock(kernel)),
+      needs_{needed_bits(kernel, Access::kRead), needed_bits(kernel, Access::kWrite)},
       pmd_ptl_stats_(kernel.engine().locks().of("pmd_ptl")),
       pte_ptl_stats_(kernel.engine().locks().of("pte_ptl")) {}
 
@@ -79,14 +90,14 @@ void Ptl::unlock() {
 }
 
 bool PageTables::hw_access(VirtAddr at, Access access) {
-  const std::uint64_t bits = access == Access::kWrite ? Pte::kYoung | Pte::kDirty : Pte::kYoung;
+  const std::uint64_t bits = accessed_bits(access);
   Table* table = tree_.find_pte_table(at);
   if (table == nullptr) {
     table = tree_.find_pmd_table(at);
     if (table == nullptr) return false;
   }
   Pte& entry = table->entry[tree_.shape(table->level).index(at)];
-  if (!entry.is_leaf() || !entry.allows(access)) return false;
+  if (!entry.is_leaf() || !entry.has_all(needs_[static_cast<std::size_t>(access)])) return false;
   entry = entry.with(bits);
   return true;
 }
@@ -236,7 +247,7 @@ void PageTables::map_page_at_start(const Vma& vma, VirtAddr at, bool in_rss) {
     const auto page = kernel_.phys().alloc_pages({}, 0);
     FAULTLINE_CHECK(page.has_value());
     pfn = *page;
-    page_add_new_anon_rmap(kernel_, pfn, 0);
+    page_add_new_anon_rmap(kernel_, pfn);
     bits |= Pte::kDirty;
     if ((vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;
     rss_.set_up(RssKind::kAnon, 1, in_rss ? 0 : 1);

@@ -11,6 +11,7 @@
 // mm/mremap.c (v4.15-6.18).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 
@@ -44,9 +45,10 @@ class PageTables {
 
   // The hardware's view: would this access go through without a fault?  Costs nothing.
   [[nodiscard]] bool accessible(VirtAddr at, Access access) const {
-    return tree_.leaf_at(at).allows(access);
+    return tree_.leaf_at(at).has_all(needs_[static_cast<std::size_t>(access)]);
   }
-  // The same, and if so the entry becomes young, and dirty by a write, as hardware does it.
+  // The same, and if so the entry becomes young, and dirty by a write, as hardware does it (where it
+  // can; elsewhere an entry that is not yet so makes the access fault).
   bool hw_access(VirtAddr at, Access access);
   [[nodiscard]] PageView look(VirtAddr at) const;
   // Calls f(range, view) for each run of equal base pages in one table (view.pfn is the first one's)
@@ -69,6 +71,11 @@ class PageTables {
   // move_page_tables of mremap.
   void move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to, VirtAddr new_start,
                         std::uint64_t bytes);
+  // madvise_free_single_vma on an anonymous VMA; the advice's own checks are the caller's.
+  void madvise_free(Task& task, Range range);
+  // copy_page_range at fork: `to` is the child's VMA of the same range.  Both mmap_locks are held for
+  // write.  False: no memory for tables.
+  [[nodiscard]] bool copy_page_range(Task& task, PageTables& child, Vma& from, Vma& to);
   // __split_huge_pmd: nothing if no huge PMD maps `at`.
   void split_huge_pmd(Task& task, VirtAddr at);
 
@@ -107,6 +114,11 @@ class PageTables {
     return split_pmd_ptlock_ ? pmd.page : nullptr;
   }
   [[nodiscard]] SpinLock& spinlock_of(TablePage* page);
+  // A leaf at the PMD level maps `at`.
+  [[nodiscard]] bool maps_huge(VirtAddr at) const {
+    const Table* pmd = tree_.find_pmd_table(at);
+    return pmd != nullptr && tree_.get(*pmd, at).is_leaf();
+  }
   [[nodiscard]] bool split_pmd_ptlock() const { return split_pmd_ptlock_; }
 
   // A page for one table, charged; null without memory.  POWER's fragments take page_table_lock.
@@ -136,6 +148,13 @@ class PageTables {
   struct ProtChange;
   void change_pmd(ProtChange& change, Range range);
   void change_pte_range(ProtChange& change, Range range);
+  bool madvise_free_huge_pmd(Task& task, Range range);
+  bool madvise_free_pte_range(Task& task, Range range);
+  enum class FreeStep : std::uint8_t { kCleaned, kSkipped, kSplitFirst, kStop };
+  FreeStep madvise_free_pte(Task& task, Table& table, std::uint64_t& i, std::uint64_t to);
+  [[nodiscard]] bool maps_run(const Table& table, std::uint64_t i, std::uint64_t pages) const;
+  bool copy_huge_pmd(Task& task, PageTables& child, Table& pmd, VirtAddr at);
+  bool copy_pte_range(Task& task, PageTables& child, Range range, bool cow);
   void move_ptes(Task& task, VirtAddr old_at, VirtAddr new_at, std::uint64_t bytes);
   bool move_pmd_entry(Task& task, VirtAddr old_at, VirtAddr new_at);
 
@@ -146,6 +165,7 @@ class PageTables {
   PageTableTree tree_;
   RssStat rss_;
   bool split_pmd_ptlock_;
+  std::array<std::uint64_t, 2> needs_;       // bits that a read, a write needs to go through
   bool on_khugepaged_list_ = false;
   bool holds_huge_zero_page_ = false;
   LockStats& pmd_ptl_stats_;

@@ -55,10 +55,10 @@ class Pte {
   [[nodiscard]] constexpr Pte at_subpage(std::uint64_t index) const {
     return Pte{raw_ + (index << kPfnShift)};
   }
-  [[nodiscard]] constexpr bool allows(Access access) const {
-    constexpr std::uint64_t kReadable = kPresent | kUser;
-    const std::uint64_t need = access == Access::kWrite ? kReadable | kWrite : kReadable;
-    return (raw_ & need) == need;
+  [[nodiscard]] constexpr bool has_all(std::uint64_t bits) const { return (raw_ & bits) == bits; }
+  // What the kernel's rights ask for; hardware may ask for kYoung and kDirty, too (PageTables).
+  [[nodiscard]] static constexpr std::uint64_t rights(Access access) {
+    return access == Access::kWrite ? kPresent | kUser | kWrite : kPresent | kUser;
   }
 
  private:

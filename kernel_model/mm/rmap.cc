@@ -6,6 +6,8 @@
 // mappings (compound_mapcount) and pieces mapped by PTEs (nr_pages_mapped).
 #include "kernel_model/mm/rmap.h"
 
+#include <algorithm>
+
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/phys/phys_mem.h"
@@ -25,25 +27,26 @@ void set_up_pieces(PhysMem& phys, Pfn head) {
   const Page& page = phys.page(head);
   for (std::uint32_t i = 1; i < 1U << page.order; ++i) {
     Page& piece = phys.page({head.v + i});
-    const std::uint32_t link = i <= 2 ? piece.link : 0;
-    piece = Page{.flags = Page::kTail, .order = page.order, .node = page.node, .link = link};
+    const Page counts = i <= 2 ? piece : Page{};
+    piece = Page{.flags = Page::kTail, .order = page.order, .node = page.node,
+                 .refcount = counts.refcount, .link = counts.link};
   }
+}
+
+constexpr std::uint16_t kNewAnon = Page::kAnon | Page::kSwapbacked | Page::kLru | Page::kAnonExclusive;
+
+// The index of a compound page, 64 bits in the reference counts that its pieces don't use.
+void set_up_counts(PhysMem& phys, Pfn head, std::uint64_t index) {
+  phys.page({head.v + 1}) = Page{.refcount = static_cast<std::int32_t>(index & 0xffff'ffff), .link = 0};
+  phys.page({head.v + 2}) = Page{.refcount = static_cast<std::int32_t>(index >> 32), .link = 0};
 }
 
 std::int64_t pages_of(const Page& head) { return std::int64_t{1} << head.order; }
 
-void deferred_split_huge_page(Kernel& kernel, Pfn head) {
-  Page& page = kernel.phys().page(head);
-  if ((page.flags & Page::kDeferredSplit) != 0) return;
-  page.flags |= Page::kDeferredSplit;
-  kernel.mm_shared().deferred_split.add(head);
-  if (page.order == kernel.profile().geometry.pmd_order()) ++kernel.vmstat().thp_deferred_split_page;
-}
-
 // To 6.8 any unmapped piece queues the page, even the last one; from 6.12 only if others stay.
 void queue_if_partial(Kernel& kernel, Pfn head, std::uint32_t still_mapped) {
   const bool any = kernel.config().deferred_split == DeferredSplitRule::kAnyUnmap;
-  if (any || still_mapped > 0) deferred_split_huge_page(kernel, head);
+  if (any || still_mapped > 0) queue_for_deferred_split(kernel, head);
 }
 
 void free_compound(Kernel& kernel, Pfn head, int cpu) {
@@ -52,44 +55,75 @@ void free_compound(Kernel& kernel, Pfn head, int cpu) {
   const unsigned order = page.order;
   if ((page.flags & Page::kDeferredSplit) != 0) kernel.mm_shared().deferred_split.remove(head);
   const std::uint32_t count = order > 0 && has_pieces(phys, head) ? 1U << order : 1U;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    FAULTLINE_CHECK_EQ(phys.page({head.v + i}).mapcount, 0);
-    phys.page({head.v + i}).flags = 0;
+  std::int32_t still_mapped = 0;
+  for (Page* piece = &page; piece != &page + count; ++piece) {
+    still_mapped |= piece->mapcount;
+    piece->flags = 0;
   }
+  FAULTLINE_CHECK_EQ(still_mapped, 0);
   phys.free_pages(head, order, cpu);
 }
 
 }  // namespace
 
-void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn, unsigned order) {
-  PhysMem& phys = kernel.phys();
-  Page& page = phys.page(pfn);
+void queue_for_deferred_split(Kernel& kernel, Pfn head) {
+  Page& page = kernel.phys().page(head);
+  if ((page.flags & Page::kDeferredSplit) != 0) return;
+  page.flags |= Page::kDeferredSplit;
+  kernel.mm_shared().deferred_split.add(head);
+  if (page.order == kernel.profile().geometry.pmd_order()) ++kernel.vmstat().thp_deferred_split_page;
+}
+
+void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn) {
+  Page& page = kernel.phys().page(pfn);
   page.refcount = 1;
-  page.order = static_cast<std::uint8_t>(order);
-  page.flags = Page::kAnon | Page::kSwapbacked | Page::kLru | Page::kAnonExclusive;
+  page.mapcount = 1;
+  page.order = 0;
+  page.flags = kNewAnon;
+  ++kernel.vmstat().nr_anon_pages;
+}
+
+void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index) {
+  PhysMem& phys = kernel.phys();
+  Page& page = phys.page(head);
+  page.refcount = 1;
+  page.order = static_cast<std::uint8_t>(kernel.profile().geometry.pmd_order());
+  page.flags = kNewAnon | Page::kHead;
+  set_up_counts(phys, head, index);
+  compound_mapcount_of(phys, head) = 1;
   kernel.vmstat().nr_anon_pages += pages_of(page);
-  if (order == 0) {
-    page.mapcount = 1;
-    return;
-  }
-  page.flags |= Page::kHead;
-  phys.page({pfn.v + 1}) = Page{.link = 1};    // compound_mapcount
-  phys.page({pfn.v + 2}) = Page{.link = 0};    // nr_pages_mapped
   ++kernel.vmstat().nr_anon_transparent_hugepages;
 }
 
-void page_split_pmd_rmap(Kernel& kernel, Pfn head) {
+void page_dup_rmap_pte(Kernel& kernel, Pfn pfn) {
+  PhysMem& phys = kernel.phys();
+  Page& page = phys.page(pfn);
+  ++page.mapcount;
+  page.flags &= static_cast<std::uint16_t>(~Page::kAnonExclusive);
+  ++phys.page(compound_head(kernel, pfn)).refcount;
+}
+
+void page_dup_rmap_pmd(Kernel& kernel, Pfn head) {
+  Page& page = kernel.phys().page(head);
+  ++compound_mapcount_of(kernel.phys(), head);
+  page.flags &= static_cast<std::uint16_t>(~Page::kAnonExclusive);
+  ++page.refcount;
+}
+
+void page_split_pmd_rmap(Kernel& kernel, Pfn head, bool dirty) {
   PhysMem& phys = kernel.phys();
   Page& page = phys.page(head);
+  if (dirty) page.flags |= Page::kDirty;
   const std::uint32_t pages = 1U << page.order;
   const auto exclusive = static_cast<std::uint16_t>(page.flags & Page::kAnonExclusive);
   if (!has_pieces(phys, head)) set_up_pieces(phys, head);
-  std::uint32_t& mapped = nr_pages_mapped_of(phys, head);
-  for (std::uint32_t i = 0; i < pages; ++i) {
-    Page& piece = phys.page({head.v + i});
-    if (piece.mapcount++ == 0) ++mapped;
-    if (i > 0) piece.flags = static_cast<std::uint16_t>(Page::kAnon | Page::kTail | exclusive);
+  const auto flags = static_cast<std::uint16_t>(Page::kAnon | Page::kTail | exclusive);
+  std::uint32_t newly_mapped = page.mapcount++ == 0 ? 1 : 0;
+  for (Page* piece = &page + 1; piece != &page + pages; ++piece) {   // the memory map is one array
+    newly_mapped += piece->mapcount++ == 0 ? 1 : 0;
+    piece->flags = flags;
   }
+  nr_pages_mapped_of(phys, head) += newly_mapped;
   page.refcount += static_cast<std::int32_t>(pages) - 1;
   if (--compound_mapcount_of(phys, head) == 0) --kernel.vmstat().nr_anon_transparent_hugepages;
 }
@@ -105,8 +139,9 @@ void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages) {
   }
   const Pfn head = compound_head(kernel, first);
   std::uint32_t unmapped = 0;
-  for (std::uint32_t i = 0; i < pages; ++i)
-    if (--phys.page({first.v + i}).mapcount == 0) ++unmapped;
+  Page* const pieces = &phys.page(first);
+  for (Page* piece = pieces; piece != pieces + pages; ++piece)
+    unmapped += --piece->mapcount == 0 ? 1 : 0;
   std::uint32_t& mapped = nr_pages_mapped_of(phys, head);
   mapped -= unmapped;
   if (unmapped == 0 || compound_mapcount_of(phys, head) > 0) return;
@@ -120,7 +155,7 @@ void page_remove_rmap_pmd(Kernel& kernel, Pfn head) {
   --kernel.vmstat().nr_anon_transparent_hugepages;
   const std::uint32_t mapped = nr_pages_mapped_of(phys, head);
   kernel.vmstat().nr_anon_pages -= pages_of(phys.page(head)) - std::int64_t{mapped};
-  if (mapped > 0) deferred_split_huge_page(kernel, head);
+  if (mapped > 0 && mapped < pages_of(phys.page(head))) queue_for_deferred_split(kernel, head);
 }
 
 std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs) {
@@ -145,6 +180,57 @@ unsigned compound_order(Kernel& kernel, Pfn head) { return kernel.phys().page(he
 std::uint32_t compound_mapcount(Kernel& kernel, Pfn head) {
   const bool compound = (kernel.phys().page(head).flags & Page::kHead) != 0;
   return compound ? compound_mapcount_of(kernel.phys(), head) : 0;
+}
+
+std::int32_t max_mapcount(Kernel& kernel, Pfn head) {
+  PhysMem& phys = kernel.phys();
+  if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
+  std::int32_t most = 0;
+  if (has_pieces(phys, head))
+    for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i)
+      most = std::max(most, phys.page({head.v + i}).mapcount);
+  return most + static_cast<std::int32_t>(compound_mapcount_of(phys, head));
+}
+
+bool is_exclusive(Kernel& kernel, Pfn pfn) {
+  return (kernel.phys().page(pfn).flags & Page::kAnonExclusive) != 0;
+}
+
+std::uint64_t page_index(Kernel& kernel, Pfn head) {
+  const auto half = [&](std::uint32_t i) {
+    return std::uint64_t{static_cast<std::uint32_t>(kernel.phys().page({head.v + i}).refcount)};
+  };
+  return half(1) | half(2) << 32;
+}
+
+std::int32_t total_mapcount(Kernel& kernel, Pfn head) {
+  PhysMem& phys = kernel.phys();
+  if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
+  auto total = static_cast<std::int32_t>(compound_mapcount_of(phys, head));
+  if (has_pieces(phys, head))
+    for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i) total += phys.page({head.v + i}).mapcount;
+  return total;
+}
+
+std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
+  PhysMem& phys = kernel.phys();
+  const Page was = phys.page(head);
+  if ((was.flags & Page::kDeferredSplit) != 0) kernel.mm_shared().deferred_split.remove(head);
+  constexpr std::uint16_t kOwn = Page::kHead | Page::kTail | Page::kDeferredSplit | Page::kAnonExclusive;
+  std::uint64_t freed = 0;
+  for (std::uint32_t i = 0; i < 1U << was.order; ++i) {
+    const Pfn pfn{head.v + i};
+    Page& page = phys.page(pfn);
+    const auto exclusive = static_cast<std::uint16_t>(page.flags & Page::kAnonExclusive);
+    const std::int32_t mapcount = page.mapcount;
+    page = Page{.flags = static_cast<std::uint16_t>((was.flags & ~kOwn) | exclusive),
+                .node = was.node, .mapcount = mapcount, .refcount = mapcount};
+    if (mapcount > 0) continue;
+    page.flags = 0;
+    phys.free_pages(pfn, 0, cpu);
+    ++freed;
+  }
+  return freed;
 }
 
 bool is_lazyfree(Kernel& kernel, Pfn pfn) {

@@ -19,10 +19,17 @@ namespace faultline::kernel {
 class Kernel;
 struct Page;
 
-// A fresh page of 1 << order base pages, mapped once as a whole (a PMD, or the one PTE of order 0).
-void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn, unsigned order);
+// A fresh base page, mapped by one PTE.
+void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn);
+// A fresh huge page, mapped by one PMD; `index` is where its first base page lies in its anonymous
+// mapping (linear_page_index()).
+void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index);
+// One more mapping, by fork: of a base page or piece, or of a huge page by a PMD.  The page is no
+// longer anybody's alone.
+void page_dup_rmap_pte(Kernel& kernel, Pfn pfn);
+void page_dup_rmap_pmd(Kernel& kernel, Pfn head);
 // A huge page's PMD mapping becomes one PTE mapping of each of its pages.
-void page_split_pmd_rmap(Kernel& kernel, Pfn head);
+void page_split_pmd_rmap(Kernel& kernel, Pfn head, bool dirty);
 // The PTE mapping of a base page, or of one piece of a compound page, goes.
 void page_remove_rmap_pte(Kernel& kernel, Pfn pfn);
 // `pages` PTE mappings of consecutive pieces of one compound page go together (folio batching, 6.9+).
@@ -30,14 +37,27 @@ void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages);
 // The PMD mapping of a huge page goes.
 void page_remove_rmap_pmd(Kernel& kernel, Pfn head);
 
+// deferred_split_huge_page(): nothing if it is queued already.
+void queue_for_deferred_split(Kernel& kernel, Pfn head);
+
 // References go; the page (or its whole compound page) is freed with the last.  Answers how many base
 // pages were freed.  The caller has synchronised.
 std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs = 1);
 
+// PageAnonExclusive: only this mapping of the page exists, as far as forks are concerned.
+[[nodiscard]] bool is_exclusive(Kernel& kernel, Pfn pfn);
+[[nodiscard]] std::uint64_t page_index(Kernel& kernel, Pfn head);
+// total_mapcount(): PTE mappings of all pieces and PMD mappings.
+[[nodiscard]] std::int32_t total_mapcount(Kernel& kernel, Pfn head);
+// __split_huge_page(): a compound page with no PMD mapping becomes single pages, each with the state
+// and the references of its own mappings; unmapped ones are freed.  Answers how many were.
+std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu);
 [[nodiscard]] Pfn compound_head(Kernel& kernel, Pfn pfn);
 [[nodiscard]] unsigned compound_order(Kernel& kernel, Pfn head);
 // PMD mappings of a compound page (compound_mapcount).
 [[nodiscard]] std::uint32_t compound_mapcount(Kernel& kernel, Pfn head);
+// page_trans_huge_mapcount(): how often the most mapped of its base pages is mapped.
+[[nodiscard]] std::int32_t max_mapcount(Kernel& kernel, Pfn head);
 [[nodiscard]] bool is_lazyfree(Kernel& kernel, Pfn pfn);
 
 }  // namespace faultline::kernel

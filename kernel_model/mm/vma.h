@@ -65,6 +65,10 @@ struct Vma {
   Vma(const Vma&) = delete;
   Vma& operator=(const Vma&) = delete;
 
+  // Where `at` lies in the mapping's object, in pages; kept by mremap.
+  [[nodiscard]] std::uint64_t linear_page_index(VirtAddr at, unsigned page_shift) const {
+    return vm_pgoff + ((at - start) >> page_shift);
+  }
   [[nodiscard]] Range range() const { return {start, end}; }
   [[nodiscard]] std::uint64_t bytes() const { return end.v - start.v; }
   // The neighbours in address order, adjacent or not; null at the ends.

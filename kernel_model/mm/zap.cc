@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/page_tables.h"
 #include "kernel_model/mm/rmap.h"
@@ -24,29 +25,37 @@ struct ZapCounts {
   std::int64_t anon = 0, file = 0, cleared = 0;
 };
 
+// Neighbouring pieces of one compound page go together: the end of the run that starts at `first`.
+std::uint64_t end_of_run(const Table& table, std::uint64_t first, std::uint64_t to, Kernel& kernel) {
+  const Pfn pfn = table.entry[first].pfn();
+  const Pfn head = compound_head(kernel, pfn);
+  const std::uint64_t left = head.v + (std::uint64_t{1} << compound_order(kernel, head)) - pfn.v;
+  const std::uint64_t end = std::min(to, first + left);
+  std::uint64_t index = first + 1;
+  while (index < end && table.entry[index].maps_anon() &&
+         table.entry[index].pfn().v == pfn.v + (index - first))
+    ++index;
+  return index;
+}
+
 // Clears entries [index, to) until the gather is full; answers where it stopped.
 std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index, std::uint64_t to,
                           MmuGather& tlb, Kernel& kernel, ZapCounts& counts) {
   for (index = PageTableTree::next_index(table, index, to); index < to && !tlb.full();) {
     const Pte entry = table.entry[index];
     const std::uint64_t first = index;
-    tree.set_index(table, index++, Pte{});
-    ++counts.cleared;
     if (entry.maps_anon()) {
-      // Neighbouring pieces of one compound page go together.
-      const Pfn head = compound_head(kernel, entry.pfn());
-      const bool compound = head != entry.pfn() || compound_order(kernel, head) > 0;
-      while (compound && index < to && table.entry[index].maps_anon() &&
-             table.entry[index].pfn().v == entry.pfn().v + (index - first) &&
-             compound_head(kernel, table.entry[index].pfn()) == head)
-        tree.set_index(table, index++, Pte{});
+      index = end_of_run(table, first, to, kernel);
       const auto pages = static_cast<std::uint32_t>(index - first);
-      counts.cleared += pages - 1;
+      PageTableTree::clear_run(table, first, index);
+      counts.cleared += pages;
       counts.anon += pages;
       page_remove_rmap_ptes(kernel, entry.pfn(), pages);
       tlb.remove_page(entry.pfn(), pages);
-    } else if (entry.has(Pte::kFile)) {
-      ++counts.file;
+    } else {
+      tree.set_index(table, index++, Pte{});
+      ++counts.cleared;
+      if (entry.has(Pte::kFile)) ++counts.file;
     }
     index = PageTableTree::next_index(table, index, to);
   }
@@ -61,6 +70,7 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapTables tab
                        kernel_.profile().isa == arch::Isa::kX86_64;
   Scope scope(task, kUnmapPageRange);
   task.sync();
+  kernel_.mm_shared().lru.lru_add_drain(task.cpu());
   const auto walked = static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
   task.charge(costs_.pmd_walk * walked);
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());

@@ -47,6 +47,9 @@ constexpr Name<DeferredSplitRule> kDeferred[] = {
 constexpr Name<MprotectWritable> kMprotect[] = {{"no", MprotectWritable::kNo},
                                                 {"base", MprotectWritable::kBase},
                                                 {"huge", MprotectWritable::kHuge}};
+constexpr Name<CowReuse> kCowReuse[] = {{"mapcount", CowReuse::kMapcount},
+                                        {"refcount", CowReuse::kRefcount},
+                                        {"exclusive", CowReuse::kExclusive}};
 constexpr Name<OvercommitHeuristic> kOvercommit[] = {
     {"free_now", OvercommitHeuristic::kFreeNow},
     {"total_ram", OvercommitHeuristic::kTotalRam}};
@@ -107,6 +110,8 @@ constexpr Switch kSwitches[] = {
     choice<&C::split_pmd_ptlock, kSplit>(
         "locks.split_pmd_ptlock", "a PMD lock for each table page, or one for the mm"),
     flag<&C::brk_full_merge>("mm.brk_full_merge", "the heap may merge with the bss below"),
+    choice<&C::cow_reuse, kCowReuse>("mm.cow_reuse",
+                                     "when a write fault keeps an anonymous page"),
     flag<&C::map_stack_nohugepage>("mm.map_stack_nohugepage",
                                    "MAP_STACK means VM_NOHUGEPAGE"),
     flag<&C::merge_into_unfaulted>("mm.merge_into_unfaulted",
