@@ -35,4 +35,8 @@ enum class AdviceLock : std::uint8_t { kRead, kVmaRead, kWrite };
 // holds the part then.
 Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice);
 
+// --- guard.cc
+Errno madvise_guard_install(Task& task, Mm& mm, Vma& vma, Range part);
+Errno madvise_guard_remove(Task& task, Mm& mm, Vma& vma, Range part);
+
 }  // namespace faultline::kernel

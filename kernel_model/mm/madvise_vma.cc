@@ -21,7 +21,7 @@ Errno madvise_dontneed(Task& task, Mm& mm, Vma& vma, Range part, Madvise advice)
   if (!pages_may_go(vma, advice)) return Errno::kEINVAL;
   const Scope scope(task, centre::kMadviseDontneed);
   if ((vma.vm_flags & VM_SHARED) == 0) mm.process().discarded(part);
-  mm.pages().zap_page_range(task, vma, part, ZapTables::kReclaim);
+  mm.pages().zap_page_range(task, vma, part, ZapFor::kDontneed);
   return Errno::kOk;
 }
 
@@ -71,13 +71,14 @@ bool advice_known(const Kernel& kernel, Madvise advice) {
       return kernel.version() >= 5014;
     case Madvise::kDontneedLocked:
       return kernel.version() >= 5018;
+    case Madvise::kGuardInstall:
+    case Madvise::kGuardRemove:
+      return kernel.version() >= 6013;
     // Model: not there yet, whatever the version.
     case Madvise::kFree:
     case Madvise::kCold:
     case Madvise::kPageout:
     case Madvise::kCollapse:
-    case Madvise::kGuardInstall:
-    case Madvise::kGuardRemove:
       return false;
   }
   return false;
@@ -96,6 +97,8 @@ AdviceLock advice_lock(const Kernel& kernel, Madvise advice) {
     case Madvise::kPopulateRead:
     case Madvise::kPopulateWrite:
     case Madvise::kCollapse:
+    case Madvise::kGuardInstall:
+    case Madvise::kGuardRemove:
       return AdviceLock::kRead;
     default:
       return AdviceLock::kWrite;
@@ -149,6 +152,10 @@ Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice) {
       return madvise_dontneed(task, mm, *vma, part, advice);
     case Madvise::kRemove:
       return madvise_remove(*vma);
+    case Madvise::kGuardInstall:
+      return madvise_guard_install(task, mm, *vma, part);
+    case Madvise::kGuardRemove:
+      return madvise_guard_remove(task, mm, *vma, part);
     case Madvise::kWillneed:
       return Errno::kOk;  // Model: nothing is swapped out or on disk
     default:

@@ -19,7 +19,8 @@ namespace {
 void look_at(Mm& mm, const Vma& vma, Range part, std::vector<std::uint8_t>& present) {
   const std::uint64_t page = mm.kernel().profile().geometry.page_size();
   for (VirtAddr at = part.start; at < part.end; at = at + page) {
-    const bool mapped = mm.pages().look(at).kind != PageView::kNone;
+    const PageView::Kind kind = mm.pages().look(at).kind;
+    const bool mapped = kind != PageView::kNone && kind != PageView::kGuard;
     present.push_back(mapped || !vma.anonymous ? 1 : 0);
   }
 }

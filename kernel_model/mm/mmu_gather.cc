@@ -60,8 +60,8 @@ void flush_tlb_range(Task& task, PageTables& pages) {
   task.charge(kFlushTlb, cost);
 }
 
-MmuGather::MmuGather(Task& task, PageTables& pages)
-    : task_(task), pt_(pages), pages_to_free_(pages.kernel().mm_shared().take_gather_buffer()),
+MmuGather::MmuGather(Task& task, PageTables& pages, ZapFor why)
+    : task_(task), pt_(pages), why_(why), pages_to_free_(pages.kernel().mm_shared().take_gather_buffer()),
       limit_(gather_limit(pages.geometry().page_size())) {}
 
 MmuGather::~MmuGather() {

@@ -24,7 +24,7 @@ void flush_tlb_range(Task& task, PageTables& pages);
 
 class MmuGather {
  public:
-  MmuGather(Task& task, PageTables& pages);
+  MmuGather(Task& task, PageTables& pages, ZapFor why = ZapFor::kUnmap);
   ~MmuGather();
   MmuGather(const MmuGather&) = delete;
   MmuGather& operator=(const MmuGather&) = delete;
@@ -46,6 +46,7 @@ class MmuGather {
   // The flush for what was unmapped was made by a gather before this one.
   void assume_flushed() { has_flushed_ = true; }
 
+  [[nodiscard]] ZapFor why() const { return why_; }
   [[nodiscard]] Task& task() const { return task_; }
 
  private:
@@ -53,6 +54,7 @@ class MmuGather {
 
   Task& task_;
   PageTables& pt_;
+  ZapFor why_;
   std::unique_ptr<std::vector<MmShared::Gathered>> pages_to_free_;
   std::vector<TablePage*> tables_to_free_;
   std::uint64_t gathered_ = 0;

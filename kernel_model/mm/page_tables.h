@@ -35,8 +35,9 @@ struct PageView {
   bool operator==(const PageView&) const = default;
 };
 
-// What a zap does with page tables that it leaves empty; kReclaim if the kernel has PT_RECLAIM.
-enum class ZapTables : std::uint8_t { kKeep, kReclaim };
+// Who zaps: an unmapping (guard marks go, too), MADV_DONTNEED (they stay; tables that are left empty
+// go if the kernel has PT_RECLAIM), or MADV_GUARD_INSTALL (both stay).
+enum class ZapFor : std::uint8_t { kUnmap, kDontneed, kGuard };
 
 class PageTables {
  public:
@@ -59,7 +60,7 @@ class PageTables {
   // unmap_vmas: clears `range` of `vma`, splitting PMD-mapped huge pages at its edges, flushing TLBs,
   // freeing the pages after the flush in mmu_gather batches.  Callers have told the process that the
   // contents go (Process::discarded).  True if it flushed.
-  bool zap_page_range(Task& task, Vma& vma, Range range, ZapTables tables = ZapTables::kKeep);
+  bool zap_page_range(Task& task, Vma& vma, Range range, ZapFor why = ZapFor::kUnmap);
   // free_pgtables: frees the tables that lie wholly in [floor, ceiling) around the unmapped `range`;
   // floor and ceiling are the ends of the neighbouring VMAs (0 and 0 if there are none).
   // `flushed`: the zap of the same mmu_gather has flushed already.
@@ -68,6 +69,9 @@ class PageTables {
   void vma_adjust_trans_huge(Task& task, Vma& vma, VirtAddr at);
   // change_protection to what `new_flags` allow; vma.vm_flags may be the old or the new ones.
   void change_protection(Task& task, Vma& vma, Range range, std::uint64_t new_flags);
+  // MADV_GUARD_INSTALL (false: no memory for tables), MADV_GUARD_REMOVE.
+  [[nodiscard]] bool guard_install(Task& task, Vma& vma, Range range);
+  void guard_remove(Task& task, Range range);
   // move_page_tables of mremap.
   void move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to, VirtAddr new_start,
                         std::uint64_t bytes);
@@ -141,6 +145,8 @@ class PageTables {
   void account_table_pages(std::uint64_t before);
   void zap_pmd(MmuGather& tlb, Range range);
   void try_to_free_pte(MmuGather& tlb, VirtAddr at);
+  enum class GuardStep : std::uint8_t { kSet, kInTheWay, kNoMemory };
+  GuardStep guard_install_pte_range(Task& task, Range range);
   bool zap_huge_pmd(MmuGather& tlb, Table& pmd, Range range);
   void zap_pte_range(MmuGather& tlb, Range range);
   bool free_tables_below(MmuGather& tlb, Table& table, Range range, VirtAddr floor, VirtAddr ceiling);

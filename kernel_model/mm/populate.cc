@@ -61,6 +61,7 @@ Errno populate_vma_page_range(Task& task, Mm& mm, Vma& vma, Range part) {
 
 Errno mm_populate(Task& task, Mm& mm, Range range) {
   const Scope scope(task, centre::kMmPopulate);
+  if (range.empty()) return Errno::kOk;
   Errno error = Errno::kOk;
   mm.mmap_read_lock(task);
   for (Vma* vma = mm.vmas.find(range.start);

@@ -41,8 +41,13 @@ std::uint64_t end_of_run(const Table& table, std::uint64_t first, std::uint64_t 
 // Clears entries [index, to) until the gather is full; answers where it stopped.
 std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index, std::uint64_t to,
                           MmuGather& tlb, Kernel& kernel, ZapCounts& counts) {
+  const bool keeps_guards = tlb.why() != ZapFor::kUnmap;
   for (index = PageTableTree::next_index(table, index, to); index < to && !tlb.full();) {
     const Pte entry = table.entry[index];
+    if (keeps_guards && entry.has(Pte::kGuard)) {
+      index = PageTableTree::next_index(table, index + 1, to);
+      continue;
+    }
     const std::uint64_t first = index;
     if (entry.maps_anon()) {
       index = end_of_run(table, first, to, kernel);
@@ -64,9 +69,9 @@ std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index
 
 }  // namespace
 
-bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapTables tables) {
+bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
   static_cast<void>(vma);
-  const bool reclaim = tables == ZapTables::kReclaim && kernel_.config().pt_reclaim &&
+  const bool reclaim = why == ZapFor::kDontneed && kernel_.config().pt_reclaim &&
                        kernel_.profile().isa == arch::Isa::kX86_64;
   Scope scope(task, kUnmapPageRange);
   task.sync();
@@ -76,7 +81,7 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapTables tab
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
   if (at == range.end) return false;
   rss_.update_hiwater();
-  MmuGather tlb(task, *this);
+  MmuGather tlb(task, *this, why);
   while (at < range.end) {
     const VirtAddr end = std::min(range.end, pmd_range(at).end);
     zap_pmd(tlb, {at, end});

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -145,6 +146,7 @@ std::vector<Program> read_programs(const std::vector<std::string>& files) {
 
 int main(int argc, char** argv) {
   using namespace faultline::oracle;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);   // a run that is stopped has said what it found
   const Options options = parse(argc, argv);
   try {
     const std::vector<Program> programs = read_programs(options.replay);
