@@ -15,7 +15,7 @@ namespace {
 // Outside what address sanitizer uses for its shadow, and where nothing else is put.
 constexpr std::uint64_t kUsualBase = 0x2000'0000'0000;
 constexpr unsigned kSpanBits = 45, kLeastSpanBits = 42;
-constexpr std::uint64_t kStaleLimit = (std::uint64_t{32} << 20) / Window::kPiece;
+constexpr std::uint64_t kStaleLimit = (std::uint64_t{128} << 20) / Window::kPiece;
 
 std::byte* reserve(std::uint64_t at, std::uint64_t span) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != 0 ? MAP_FIXED_NOREPLACE : 0);
