@@ -41,8 +41,11 @@ Evidence convoy() {
               {{"main", "cook", "sys_open"}, 2, {}, {}, 20'000_ms}};
   Evidence::Lock lock;
   lock.name = "cellar_door";
-  lock.read = {100, 0, {}, {}, 9'000_ms, {}};
-  lock.write = {50, 50, 20'000_ms, {}, 100_ms, {}};
+  lock.read.acquired = 100;
+  lock.read.hold = 9'000_ms;
+  lock.write.acquired = lock.write.contended = 50;
+  lock.write.wait = 20'000_ms;
+  lock.write.hold = 100_ms;
   lock.blames = {{{"main", "cook", "sys_open"},
                   {"main", "cook", "sys_stir", "boil"},
                   LockMode::kWrite,
@@ -55,7 +58,11 @@ Evidence convoy() {
                   LockMode::kWrite,
                   20,
                   5'000_ms}};
-  e.locks = {Evidence::Lock{"spoon", {10, 0, {}, {}, 1_ms, {}}, {}, {}}, lock};
+  Evidence::Lock spoon;
+  spoon.name = "spoon";
+  spoon.write.acquired = 10;
+  spoon.write.hold = 1_ms;
+  e.locks = {spoon, lock};
   return e;
 }
 

@@ -88,7 +88,7 @@ name = "one-key"
 )");
   EXPECT_EQ(s.variants[2].kernel.rwsem, RwSemRules::k5_3);
   EXPECT_EQ(s.variants[2].profile.costs.clear_rate, 10'000'000'000u);
-  EXPECT_EQ(s.variants[0].profile.costs.clear_rate, 17'000'000'000u);
+  EXPECT_EQ(s.variants[0].profile.costs.clear_rate, 6'600'000'000u);
   EXPECT_EQ(s.variants[3].kernel.rwsem, RwSemRules::k5_3);
 }
 
