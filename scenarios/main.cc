@@ -19,6 +19,7 @@ constexpr const char* kHelp =
     "  run FILE [options]   run a scenario; --help lists the options\n"
     "  list WHAT            scenarios, profiles, kernels or workloads\n"
     "  show profile NAME    a machine: page sizes, memory, costs and their sources\n"
+    "  show kernel NAME     a kernel version: every switch with its value\n"
     "  --help, --version\n";
 
 int dispatch(const std::vector<std::string>& args) {
