@@ -23,13 +23,15 @@ std::uint32_t& nr_pages_mapped_of(PhysMem& phys, Pfn head) { return phys.page({h
 // Pieces carry state only from the first PMD split on: until then their struct pages are not touched.
 bool has_pieces(PhysMem& phys, Pfn head) { return (phys.page({head.v + 1}).flags & Page::kTail) != 0; }
 
-void set_up_pieces(PhysMem& phys, Pfn head) {
-  const Page& page = phys.page(head);
-  for (std::uint32_t i = 1; i < 1U << page.order; ++i) {
-    Page& piece = phys.page({head.v + i});
-    const Page counts = i <= 2 ? piece : Page{};
-    piece = Page{.flags = Page::kTail, .order = page.order, .node = page.node,
-                 .refcount = counts.refcount, .link = counts.link};
+// All pieces at once, each mapped once or not at all; the counts in the first ones stay.
+void set_up_pieces(PhysMem& phys, Pfn head, std::uint16_t flags, std::int32_t mapcount) {
+  Page& page = phys.page(head);
+  const Page counts[] = {phys.page({head.v + 1}), phys.page({head.v + 2})};
+  const Page piece{.flags = flags, .order = page.order, .node = page.node, .mapcount = mapcount};
+  std::fill(&page + 1, &page + (std::size_t{1} << page.order), piece);   // the memory map is one array
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    phys.page({head.v + 1 + i}).refcount = counts[i].refcount;
+    phys.page({head.v + 1 + i}).link = counts[i].link;
   }
 }
 
@@ -54,13 +56,12 @@ void free_compound(Kernel& kernel, Pfn head, int cpu) {
   Page& page = phys.page(head);
   const unsigned order = page.order;
   if ((page.flags & Page::kDeferredSplit) != 0) kernel.mm_shared().deferred_split.remove(head);
-  const std::uint32_t count = order > 0 && has_pieces(phys, head) ? 1U << order : 1U;
-  std::int32_t still_mapped = 0;
-  for (Page* piece = &page; piece != &page + count; ++piece) {
-    still_mapped |= piece->mapcount;
-    piece->flags = 0;
+  FAULTLINE_CHECK_EQ(page.mapcount, 0);
+  page.flags = 0;
+  if (order > 0) {
+    FAULTLINE_CHECK_EQ(nr_pages_mapped_of(phys, head), 0U);
+    phys.page({head.v + 1}).flags = 0;   // has_pieces; what else the pieces' flags say is stale
   }
-  FAULTLINE_CHECK_EQ(still_mapped, 0);
   phys.free_pages(head, order, cpu);
 }
 
@@ -116,12 +117,16 @@ void page_split_pmd_rmap(Kernel& kernel, Pfn head, bool dirty) {
   if (dirty) page.flags |= Page::kDirty;
   const std::uint32_t pages = 1U << page.order;
   const auto exclusive = static_cast<std::uint16_t>(page.flags & Page::kAnonExclusive);
-  if (!has_pieces(phys, head)) set_up_pieces(phys, head);
   const auto flags = static_cast<std::uint16_t>(Page::kAnon | Page::kTail | exclusive);
   std::uint32_t newly_mapped = page.mapcount++ == 0 ? 1 : 0;
-  for (Page* piece = &page + 1; piece != &page + pages; ++piece) {   // the memory map is one array
-    newly_mapped += piece->mapcount++ == 0 ? 1 : 0;
-    piece->flags = flags;
+  if (!has_pieces(phys, head)) {
+    set_up_pieces(phys, head, flags, 1);
+    newly_mapped += pages - 1;
+  } else {
+    for (Page* piece = &page + 1; piece != &page + pages; ++piece) {
+      newly_mapped += piece->mapcount++ == 0 ? 1 : 0;
+      piece->flags = flags;
+    }
   }
   nr_pages_mapped_of(phys, head) += newly_mapped;
   page.refcount += static_cast<std::int32_t>(pages) - 1;
