@@ -56,7 +56,7 @@ Errno dup_mmap(Task& task, Mm& child, Mm& parent) {
     Vma& copy = dup_vma(task, child, vma);
     vm_stat_account(child, copy.vm_flags, static_cast<std::int64_t>(pages));
     if ((vma.vm_flags & VM_WIPEONFORK) == 0 &&
-        !parent.pages().copy_page_range(task, vma, child.pages(), copy))
+        !parent.pages().copy_page_range(task, child.pages(), vma, copy))
       return Errno::kENOMEM;
   }
   return Errno::kOk;

@@ -74,8 +74,9 @@ bool advice_known(const Kernel& kernel, Madvise advice) {
     case Madvise::kGuardInstall:
     case Madvise::kGuardRemove:
       return kernel.version() >= 6013;
-    // Model: not there yet, whatever the version.
     case Madvise::kFree:
+      return kernel.version() >= 4005;
+    // Model: not there yet, whatever the version.
     case Madvise::kCold:
     case Madvise::kPageout:
     case Madvise::kCollapse:
@@ -150,6 +151,10 @@ Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice) {
     case Madvise::kDontneed:
     case Madvise::kDontneedLocked:
       return madvise_dontneed(task, mm, *vma, part, advice);
+    case Madvise::kFree:
+      if (!pages_may_go(*vma, advice) || !vma->anonymous) return Errno::kEINVAL;
+      mm.pages().madvise_free(task, part);
+      return Errno::kOk;
     case Madvise::kRemove:
       return madvise_remove(*vma);
     case Madvise::kGuardInstall:

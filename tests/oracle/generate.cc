@@ -34,6 +34,9 @@ class Random {
 class Generator {
  public:
   Generator(std::uint64_t seed, const Mix& mix) : random_(seed), mix_(mix) {
+    // Who isn't made has no operations of its own.
+    for (const std::string& name : mix_.without)
+      if (name == "fork" || name == "exit") mix_.fork = false;
     // A program plays in a few places, so that its calls meet each other.
     region_ = random_.below(kWindowBytes / kHuge) * kHuge;
     region_bytes_ =

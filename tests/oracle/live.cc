@@ -126,7 +126,7 @@ void warm() {
                             Call::kMlock, Call::kMunlock, Call::kMincore, Call::kRead, Call::kWrite}) {
       Op op;
       op.call = call;
-      op.off = kWindowBytes + (1 << 20) + 1;
+      op.off = kWindowBytes + (512 << 20) + 1;
       static_cast<void>(run_here(op));
     }
   }
@@ -256,6 +256,7 @@ class Live final : public Side {
       pids_[op.value] = static_cast<pid_t>(out.result);
       static_cast<void>(answer(op.value));   // the child is warm
       out.result = 0;
+      forked_ = true;
     }
     return out;
   }
@@ -322,7 +323,18 @@ class Live final : public Side {
       }
     }
     ::close(pagemap);
-    read_first_bytes(pids_[proc], readable, state.bytes);
+    if (forked_) read_without_pins(pids_[proc], readable, state.bytes);
+    else read_first_bytes(pids_[proc], readable, state.bytes);
+  }
+
+  // process_vm_readv pins what it reads, and a page shared by fork is copied for that; this is slower.
+  static void read_without_pins(pid_t pid, const std::vector<std::uint64_t>& at,
+                                std::vector<std::uint8_t>& bytes) {
+    const int mem = ::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDONLY);
+    bytes.resize(at.size());
+    for (std::size_t i = 0; i < at.size(); ++i)
+      if (::pread(mem, bytes.data() + i, 1, static_cast<off_t>(at[i])) != 1) std::abort();
+    ::close(mem);
   }
 
   static void read_first_bytes(pid_t pid, const std::vector<std::uint64_t>& at,
@@ -339,6 +351,7 @@ class Live final : public Side {
   }
 
   static inline void* g_drain = nullptr;
+  bool forked_ = false;
   std::array<Pipes, kMaxProcs> pipes_{};
   std::array<pid_t, kMaxProcs> pids_{};
 };

@@ -11,6 +11,7 @@
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/invariants.h"
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/phys/page_contents.h"
 #include "kernel_model/presets/presets.h"
 #include "kernel_model/syscall.h"
@@ -64,6 +65,7 @@ class Model final : public Side {
 
   ProcState look(unsigned proc) override {
     ProcState state;
+    kernel_.mm_shared().lru.lru_add_drain(0);   // as the live side does before it looks
     Mm& mm = procs_[proc]->mm();
     const Range window{VirtAddr{kWindowStart}, VirtAddr{kWindowStart + kWindowBytes}};
     for (Vma* vma = mm.find_vma(window.start); vma != nullptr && vma->start < window.end;
@@ -99,6 +101,11 @@ class Model final : public Side {
         return status(sys_mlock(task, process, at, op.len));
       case Call::kMunlock:
         return status(sys_munlock(task, process, at, op.len));
+      case Call::kFork:
+        return fork(task, process, op);
+      case Call::kExit:
+        sys_exit_group(task, process);
+        return {};
       case Call::kMincore:
         return mincore(task, process, op);
       case Call::kRead:
@@ -107,6 +114,13 @@ class Model final : public Side {
       default:
         return status(Errno::kENOSYS);
     }
+  }
+
+  OpOutcome fork(Task& task, Process& process, const Op& op) {
+    const SysResult<Process*> child = sys_fork(task, process);
+    if (!child.ok()) return status(child.error());
+    procs_[op.value] = child.value();
+    return {};
   }
 
   static OpOutcome mincore(Task& task, Process& process, const Op& op) {
