@@ -83,11 +83,6 @@ class PageTables {
   // __split_huge_pmd: nothing if no huge PMD maps `at`.
   void split_huge_pmd(Task& task, VirtAddr at);
 
-  // copy_page_range of fork: what `from` has mapped is mapped in the child's VMA `to`, too, for
-  // neither to write (private mappings).  mmap_lock of this mm is held for write, nobody else knows the
-  // child.  False if a table can't be had.
-  bool copy_page_range(Task& task, Vma& from, PageTables& child, Vma& to);
-
   // Outside of virtual time: base pages that a program has in place when it starts, because exec and
   // its start-up code have touched them.  A writable private VMA gets anonymous pages, a read-only
   // file's VMA page-cache pages (rss_file), a VM_PFNMAP one entries that only need tables.
