@@ -32,7 +32,9 @@ const std::vector<TableKeys>& format() {
       {"layout",
        {"brk", "brk_start", "mmap_base", "mmap_min_addr", "source", "task_size", "vmas"}},
       {"names", {"clear_page", "fault_path", "syscall_entry", "user_fault_entry"}},
-      {"features", {"broadcast_tlbi", "hardware_access_dirty", "per_vma_lock_since", "split_pmd_ptlock_since"}},
+      {"features",
+       {"broadcast_tlbi", "hardware_access_dirty", "per_vma_lock_since",
+        "split_pmd_ptlock_since"}},
       {"costs", kCostNames},
   };
   return tables;

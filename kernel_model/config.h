@@ -32,9 +32,9 @@ enum class DeferredSplitRule : std::uint8_t { kAnyUnmap, kPartiallyMapped };
 // mprotect makes exclusive dirty anonymous pages writable at once, so that no write fault
 // follows: never, base pages (6.0), huge pages too (6.2).
 enum class MprotectWritable : std::uint8_t { kNo, kBase, kHuge };
-// A write to a read-only anonymous page keeps the page if nobody else maps it (to 5.8), if nobody
-// else holds a reference, be it another piece's of its huge page (5.9-5.18), or if no fork has shared
-// it since it was last known to be the mm's own (5.19).
+// A write to a read-only anonymous page keeps the page if nobody else maps it (to 5.8), if
+// nobody else holds a reference, be it another piece's of its huge page (5.9-5.18), or if
+// no fork has shared it since it was last known to be the mm's own (5.19).
 enum class CowReuse : std::uint8_t { kMapcount, kRefcount, kExclusive };
 // Per-CPU page lists: order 0 with batch 31 (4 KiB pages), the same with batch 63, or
 // orders 0-3 and the pageblock order with sizes from the low watermark.

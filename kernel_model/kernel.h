@@ -20,8 +20,8 @@
 namespace faultline::kernel {
 
 class Kernel;
-class Mm;        // kernel_model/mm/mm.h
-class PhysMem;   // kernel_model/phys/phys_mem.h
+class Mm;            // kernel_model/mm/mm.h
+class PhysMem;       // kernel_model/phys/phys_mem.h
 class PageContents;  // kernel_model/phys/page_contents.h
 class MmShared;  // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero
                  // page …)

@@ -13,9 +13,12 @@ constexpr Centre kGetrandom{"sys_getrandom", true};
 
 char thp_letter(kernel::ThpEnabled mode) {
   switch (mode) {
-    case kernel::ThpEnabled::kAlways: return 'a';
-    case kernel::ThpEnabled::kMadvise: return 'm';
-    case kernel::ThpEnabled::kNever: return 'n';
+    case kernel::ThpEnabled::kAlways:
+      return 'a';
+    case kernel::ThpEnabled::kMadvise:
+      return 'm';
+    case kernel::ThpEnabled::kNever:
+      return 'n';
   }
   return 'n';
 }
@@ -40,16 +43,13 @@ SysValue answer(const kernel::SysResult<kernel::VirtAddr>& r) {
 }  // namespace
 
 ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options)
-    : process_(process),
-      options_(options),
-      facts_(facts_of(process.kernel())) {
+    : process_(process), options_(options), facts_(facts_of(process.kernel())) {
   constexpr std::uint64_t kPsPerSecond = 1'000'000'000'000;
   const std::uint64_t hz = process.kernel().profile().cpu_hz;
   if (hz != 0) ps_per_instruction_ = (kPsPerSecond << 16) / hz;
   process.on_discard = [this](kernel::Range r) { window_.discard(r.start.v, r.end.v); };
-  process.on_move = [this](kernel::VirtAddr from, kernel::VirtAddr to, std::uint64_t bytes) {
-    window_.move(from.v, to.v, bytes);
-  };
+  process.on_move = [this](kernel::VirtAddr from, kernel::VirtAddr to,
+                           std::uint64_t bytes) { window_.move(from.v, to.v, bytes); };
 }
 
 ModelProcess::~ModelProcess() {
@@ -71,7 +71,8 @@ int Model::munmap(Addr start, std::uint64_t length) {
 
 int Model::mprotect(Addr start, std::uint64_t length, unsigned prot) {
   flush();
-  return static_cast<int>(kernel::sys_mprotect(task_, process_.process_, {start}, length, prot));
+  return static_cast<int>(
+      kernel::sys_mprotect(task_, process_.process_, {start}, length, prot));
 }
 
 int Model::madvise(Addr start, std::uint64_t length, int advice) {
@@ -80,9 +81,11 @@ int Model::madvise(Addr start, std::uint64_t length, int advice) {
                                               static_cast<kernel::Madvise>(advice)));
 }
 
-SysValue Model::mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags) {
+SysValue Model::mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
+                       unsigned flags) {
   flush();
-  return answer(kernel::sys_mremap(task_, process_.process_, {start}, old_length, length, flags));
+  return answer(
+      kernel::sys_mremap(task_, process_.process_, {start}, old_length, length, flags));
 }
 
 // As a libc does it: what the kernel answers tells whether the break moved.
@@ -101,10 +104,12 @@ SysValue Model::sbrk(std::int64_t delta) {
 
 void Model::usleep(std::uint64_t microseconds) {
   flush();
-  kernel::sys_nanosleep(task_, process_.process_, Duration::us(static_cast<std::int64_t>(microseconds)));
+  kernel::sys_nanosleep(task_, process_.process_,
+                        Duration::us(static_cast<std::int64_t>(microseconds)));
 }
 
-// A fixed function of the seed (splitmix64): the key's value decides nothing but must not vary.
+// A fixed function of the seed (splitmix64): the key's value decides nothing but must not
+// vary.
 std::uint64_t Model::random_key() {
   flush();
   const Scope entry(task_, process_.process_.kernel().centres().syscall_entry);

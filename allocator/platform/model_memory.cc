@@ -10,10 +10,14 @@ namespace {
 
 const char* signal_name(kernel::Signal signal) {
   switch (signal) {
-    case kernel::Signal::kSegv: return "SIGSEGV";
-    case kernel::Signal::kBus: return "SIGBUS";
-    case kernel::Signal::kKill: return "SIGKILL (out of memory)";
-    case kernel::Signal::kNone: break;
+    case kernel::Signal::kSegv:
+      return "SIGSEGV";
+    case kernel::Signal::kBus:
+      return "SIGBUS";
+    case kernel::Signal::kKill:
+      return "SIGKILL (out of memory)";
+    case kernel::Signal::kNone:
+      break;
   }
   return "no signal";
 }
@@ -23,18 +27,23 @@ const char* signal_name(kernel::Signal signal) {
 void Model::killed(kernel::Signal signal, Addr at, kernel::Access access) {
   char address[32];
   std::snprintf(address, sizeof address, "0x%llx", static_cast<unsigned long long>(at));
-  throw ProgramKilled(signal, at,
-                      "process " + process_.process_.name() + ", " + task_.name() + ": " + signal_name(signal) +
-                          (access == kernel::Access::kWrite ? ", writing at " : ", reading at ") + address);
+  throw ProgramKilled(
+      signal, at,
+      "process " + process_.process_.name() + ", " + task_.name() + ": " +
+          signal_name(signal) +
+          (access == kernel::Access::kWrite ? ", writing at " : ", reading at ") + address);
 }
 
 void Model::access(Addr at, kernel::Access access) {
   ModelProcess::PieceEntry& e = entry(at);
   const bool write = access == kernel::Access::kWrite;
-  if (e.piece_rw >> 1 == piece(at) && (!write || (e.piece_rw & 1) != 0) && e.generation == generation()) return;
+  if (e.piece_rw >> 1 == piece(at) && (!write || (e.piece_rw & 1) != 0) &&
+      e.generation == generation())
+    return;
   if ((at & kStorageBit) == 0) {
     flush();
-    const kernel::Signal signal = kernel::user_access(task_, process_.process_, {at}, access);
+    const kernel::Signal signal =
+        kernel::user_access(task_, process_.process_, {at}, access);
     if (signal != kernel::Signal::kNone) killed(signal, at, access);
   } else if (at < kStorageStart || at >= kStorageEnd) {
     killed(kernel::Signal::kSegv, at, access);
@@ -51,18 +60,22 @@ void Model::admit(Addr at, kernel::Access access) {
 void Model::touch(Addr start, std::uint64_t length, Touch kind) {
   if (length == 0) return;
   flush();
-  const auto access = kind == Touch::kWrite ? kernel::Access::kWrite : kernel::Access::kRead;
+  const auto access =
+      kind == Touch::kWrite ? kernel::Access::kWrite : kernel::Access::kRead;
   const Addr first = start & ~(facts().page_size - 1);
-  const kernel::Signal signal = kernel::user_touch(task_, process_.process_, {first}, start + length - first,
-                                                   facts().page_size, access);
+  const kernel::Signal signal = kernel::user_touch(
+      task_, process_.process_, {first}, start + length - first, facts().page_size, access);
   if (signal != kernel::Signal::kNone) killed(signal, start, access);
   const std::uint64_t pages = (start + length - first - 1) / facts().page_size + 1;
-  task_.charge(process_.process_.kernel().profile().costs.memory_access * static_cast<std::int64_t>(pages));
+  task_.charge(process_.process_.kernel().profile().costs.memory_access *
+               static_cast<std::int64_t>(pages));
 }
 
 void Model::charge_bytes(std::uint64_t n, std::uint64_t rate) {
-  constexpr std::uint64_t kPsPerSecond = 1'000'000'000'000;  // n is a piece at most: no overflow
-  if (rate != 0) task_.charge(Duration::ps(static_cast<std::int64_t>(n * kPsPerSecond / rate)));
+  constexpr std::uint64_t kPsPerSecond =
+      1'000'000'000'000;  // n is a piece at most: no overflow
+  if (rate != 0)
+    task_.charge(Duration::ps(static_cast<std::int64_t>(n * kPsPerSecond / rate)));
 }
 
 // Zeros over a piece without bytes on the host change nothing there.
@@ -90,7 +103,8 @@ void Model::copy(Addr to, Addr from, std::uint64_t n) {
     if (zeros) {
       set(to, 0, part);
     } else {
-      // The store may fault and let others run, so that the source has to be looked at again.
+      // The store may fault and let others run, so that the source has to be looked at
+      // again.
       access(to, kernel::Access::kWrite);
       admit(from, kernel::Access::kRead);
       admit(to, kernel::Access::kWrite);
@@ -103,8 +117,8 @@ void Model::copy(Addr to, Addr from, std::uint64_t n) {
   }
 }
 
-// Makes the word writable and this task the earliest one, both at once: nobody comes between what is
-// read and what is written next.
+// Makes the word writable and this task the earliest one, both at once: nobody comes
+// between what is read and what is written next.
 void Model::own_word(Addr at) {
   const auto writable = [&] {
     const ModelProcess::PieceEntry& e = entry(at);

@@ -18,8 +18,10 @@ constexpr unsigned kSpanBits = 45, kLeastSpanBits = 42;
 constexpr std::uint64_t kStaleLimit = (std::uint64_t{128} << 20) / Window::kPiece;
 
 std::byte* reserve(std::uint64_t at, std::uint64_t span) {
-  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != 0 ? MAP_FIXED_NOREPLACE : 0);
-  void* const base = mmap(std::bit_cast<void*>(at), span, PROT_READ | PROT_WRITE, flags, -1, 0);
+  const int flags =
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != 0 ? MAP_FIXED_NOREPLACE : 0);
+  void* const base =
+      mmap(std::bit_cast<void*>(at), span, PROT_READ | PROT_WRITE, flags, -1, 0);
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
@@ -49,7 +51,9 @@ Window::Window() {
   madvise(base_, mask_ + 1, MADV_NOHUGEPAGE);
 }
 
-Window::~Window() { munmap(base_, mask_ + 1); }
+Window::~Window() {
+  munmap(base_, mask_ + 1);
+}
 
 void Window::back(Addr va) {
   const std::uint64_t group = group_of(va);
@@ -68,7 +72,8 @@ void Window::clear_stale(std::uint64_t group, std::uint64_t bit) {
   at->second &= ~bit;
   if (at->second == 0) stale_.erase(at);
   --stale_pieces_;
-  std::memset(group_start(group) + static_cast<unsigned>(std::countr_zero(bit)) * kPiece, 0, kPiece);
+  std::memset(group_start(group) + static_cast<unsigned>(std::countr_zero(bit)) * kPiece, 0,
+              kPiece);
 }
 
 bool Window::backed(Addr va) const {

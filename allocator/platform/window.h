@@ -3,10 +3,11 @@
 // Host memory that holds the bytes of a modelled process: modelled address va lies at
 // base + (va mod span), one mask and no table.
 //
-// All of it is reserved at once and without commitment; memory costs the host something only once its
-// bytes are really used.  Books are kept in pieces of 4 KiB, whatever the modelled page size: a
-// modelled page of 64 KiB with one word in it costs one piece.  A piece that the process lost reads
-// as zeros when it is used again; the host's memory behind such pieces is given back in bulk.
+// All of it is reserved at once and without commitment; memory costs the host something
+// only once its bytes are really used.  Books are kept in pieces of 4 KiB, whatever the
+// modelled page size: a modelled page of 64 KiB with one word in it costs one piece.  A
+// piece that the process lost reads as zeros when it is used again; the host's memory
+// behind such pieces is given back in bulk.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ class Window {
   static constexpr unsigned kPieceShift = 12;
   static constexpr std::uint64_t kPiece = std::uint64_t{1} << kPieceShift;
 
-  // Where the window lies never matters to what it holds: the usual base is tried first, then any
-  // place and smaller spans.
+  // Where the window lies never matters to what it holds: the usual base is tried first,
+  // then any place and smaller spans.
   Window();
   ~Window();
   Window(const Window&) = delete;
@@ -49,7 +50,9 @@ class Window {
   [[nodiscard]] static unsigned piece_in_group(Addr va) {
     return static_cast<unsigned>(va >> kPieceShift) & 63;
   }
-  [[nodiscard]] std::byte* group_start(std::uint64_t group) const { return base_ + group * kGroup; }
+  [[nodiscard]] std::byte* group_start(std::uint64_t group) const {
+    return base_ + group * kGroup;
+  }
   void clear_stale(std::uint64_t group, std::uint64_t bit);
   void release_stale();
 
@@ -57,8 +60,8 @@ class Window {
 
   std::byte* base_ = nullptr;
   std::uint64_t mask_ = 0;
-  Bits backed_;   // hold bytes
-  Bits stale_;    // hold bytes that were lost; zeroed before the next use
+  Bits backed_;  // hold bytes
+  Bits stale_;   // hold bytes that were lost; zeroed before the next use
   std::uint64_t backed_pieces_ = 0, stale_pieces_ = 0;
 };
 

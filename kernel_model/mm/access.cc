@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What user code does to memory: an access goes through if the page tables allow it, else it faults
-// until they do.
+// What user code does to memory: an access goes through if the page tables allow it, else
+// it faults until they do.
 //
-// Model: a task that runs ahead may use a page that another task has unmapped at an earlier virtual
-// time; only an access that would fault synchronises first.
+// Model: a task that runs ahead may use a page that another task has unmapped at an earlier
+// virtual time; only an access that would fault synchronises first.
 #include <algorithm>
 
 #include "kernel_model/mm/fault.h"
@@ -24,8 +24,8 @@ Signal user_access(Task& task, Process& process, VirtAddr at, Access access) {
   return Signal::kNone;
 }
 
-Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t length, std::uint64_t stride,
-                  Access access) {
+Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t length,
+                  std::uint64_t stride, Access access) {
   PageTables& pages = process.mm().pages();
   const std::uint64_t pmd_size = pages.geometry().pmd_size();
   const VirtAddr end = start + length;

@@ -2,8 +2,9 @@
 //
 // Faults that map or write one base page.
 //
-// Stands for: handle_pte_fault(), do_anonymous_page(), do_wp_page(), wp_page_copy() (mm/memory.c,
-// v4.15-6.18).  Model: a page of a private file mapping is always in the page cache.
+// Stands for: handle_pte_fault(), do_anonymous_page(), do_wp_page(), wp_page_copy()
+// (mm/memory.c, v4.15-6.18).  Model: a page of a private file mapping is always in the page
+// cache.
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mmu_gather.h"
@@ -18,7 +19,8 @@ constexpr Centre kDoAnonymousPage{"do_anonymous_page", true};
 constexpr Centre kDoWpPage{"do_wp_page", true};
 constexpr Centre kDoFault{"do_fault", true};
 
-// alloc_zeroed_user_highpage_movable(), alloc_page_vma(): a base page of the task's node, or another's.
+// alloc_zeroed_user_highpage_movable(), alloc_page_vma(): a base page of the task's node,
+// or another's.
 std::optional<Pfn> alloc_base_page(Fault& fault) {
   fault.task.charge(fault.pages.costs().page_alloc);
   fault.task.sync();
@@ -38,11 +40,12 @@ std::uint64_t anon_bits(const Fault& fault) {
   return fault.page_bits() | (writable ? std::uint64_t{Pte::kWrite | Pte::kDirty} : 0);
 }
 
-// Under the PTE's lock: `value` if the entry is still none.  False: somebody was faster, or the
-// table is gone.
+// Under the PTE's lock: `value` if the entry is still none.  False: somebody was faster, or
+// the table is gone.
 bool set_if_none(Fault& fault, Table& table, Pte value) {
   PageTableTree& tree = fault.pages.tree();
-  if (tree.find_pte_table(fault.at) != &table || !tree.get(table, fault.at).none()) return false;
+  if (tree.find_pte_table(fault.at) != &table || !tree.get(table, fault.at).none())
+    return false;
   tree.set(table, fault.at, value);
   fault.task.charge(fault.pages.costs().pte_set);
   return true;
@@ -60,10 +63,12 @@ FaultResult do_anonymous_page(Fault& fault, Table& pmd) {
   PageTables& pages = fault.pages;
   const Pte above = pages.tree().get(pmd, fault.at);
   Table* table = above.is_table() ? PageTableTree::to_table(above)
-                                  : pages.alloc_tables_to(fault.task, fault.at, pages.tree().pte_level());
+                                  : pages.alloc_tables_to(fault.task, fault.at,
+                                                          pages.tree().pte_level());
   if (table == nullptr) {
     // A huge page got in the way (pmd_trans_unstable()): the access is repeated.
-    return pages.tree().get(pmd, fault.at).is_leaf() ? FaultResult::kDone : FaultResult::kOom;
+    return pages.tree().get(pmd, fault.at).is_leaf() ? FaultResult::kDone
+                                                     : FaultResult::kOom;
   }
   if (!fault.write()) return map_zero_page(fault, *table);
   if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
@@ -95,24 +100,29 @@ bool can_reuse(Fault& fault, Pte old) {
   if (!old.maps_anon()) return false;
   Kernel& kernel = fault.kernel;
   const CowReuse rule = kernel.config().cow_reuse;
-  if (rule == CowReuse::kMapcount) return max_mapcount(kernel, compound_head(kernel, old.pfn())) == 1;
+  if (rule == CowReuse::kMapcount)
+    return max_mapcount(kernel, compound_head(kernel, old.pfn())) == 1;
   const bool exclusive = (kernel.phys().page(old.pfn()).flags & Page::kAnonExclusive) != 0;
   if (rule == CowReuse::kExclusive && exclusive) return true;
   return kernel.phys().page(compound_head(kernel, old.pfn())).refcount == 1;
 }
 
-// wp_page_copy(): a page of the mm's own takes the place of the zero page, a file's or a shared one.
+// wp_page_copy(): a page of the mm's own takes the place of the zero page, a file's or a
+// shared one.
 FaultResult wp_page_copy(Fault& fault, Table& table, Pte old) {
   PageTables& pages = fault.pages;
   if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
   const auto page = alloc_base_page(fault);
   if (!page) return FaultResult::kOom;
   const std::uint64_t size = pages.geometry().page_size();
-  if (old.none() || old.zero_page()) clear_pages(fault.task, fault.kernel, *page, size);
-  else copy_pages(fault.task, fault.kernel, old.pfn(), *page, size);
+  if (old.none() || old.zero_page())
+    clear_pages(fault.task, fault.kernel, *page, size);
+  else
+    copy_pages(fault.task, fault.kernel, old.pfn(), *page, size);
   Ptl lock(fault.task, pages, table.page);
   PageTableTree& tree = pages.tree();
-  if (tree.find_pte_table(fault.at) != &table || tree.get(table, fault.at).raw() != old.raw()) {
+  if (tree.find_pte_table(fault.at) != &table ||
+      tree.get(table, fault.at).raw() != old.raw()) {
     lock.unlock();
     free_unmapped_page(fault, *page);
     return FaultResult::kDone;
@@ -120,7 +130,7 @@ FaultResult wp_page_copy(Fault& fault, Table& table, Pte old) {
   tree.set(table, fault.at, Pte::leaf(*page, anon_bits(fault)));
   page_add_new_anon_rmap(fault.kernel, *page);
   fault.task.charge(pages.costs().pte_set);
-  if (old.present()) flush_tlb_range(fault.task, pages);       // ptep_clear_flush_notify()
+  if (old.present()) flush_tlb_range(fault.task, pages);  // ptep_clear_flush_notify()
   if (old.maps_anon()) {
     page_remove_rmap_pte(fault.kernel, old.pfn());
   } else {
@@ -139,7 +149,8 @@ FaultResult do_wp_page(Fault& fault, Table& table, Pte old) {
   {
     Ptl lock(fault.task, fault.pages, table.page);
     PageTableTree& tree = fault.pages.tree();
-    if (tree.find_pte_table(fault.at) != &table || tree.get(table, fault.at).raw() != old.raw())
+    if (tree.find_pte_table(fault.at) != &table ||
+        tree.get(table, fault.at).raw() != old.raw())
       return FaultResult::kDone;
     if (can_reuse(fault, old)) {
       fault.kernel.phys().page(old.pfn()).flags |= Page::kAnonExclusive;
@@ -151,12 +162,14 @@ FaultResult do_wp_page(Fault& fault, Table& table, Pte old) {
   return wp_page_copy(fault, table, old);
 }
 
-// ptep_set_access_flags(): the fault was for the accessed or dirty bit, or another thread's came first.
+// ptep_set_access_flags(): the fault was for the accessed or dirty bit, or another thread's
+// came first.
 FaultResult set_access_flags(Fault& fault, Table& table, Pte old) {
   if (old.has_all(fault.accessed_bits())) return FaultResult::kDone;
   Ptl lock(fault.task, fault.pages, table.page);
   PageTableTree& tree = fault.pages.tree();
-  if (tree.find_pte_table(fault.at) == &table && tree.get(table, fault.at).raw() == old.raw()) {
+  if (tree.find_pte_table(fault.at) == &table &&
+      tree.get(table, fault.at).raw() == old.raw()) {
     tree.set(table, fault.at, old.with(fault.accessed_bits()));
     fault.task.charge(fault.pages.costs().pte_set);
   }
@@ -166,7 +179,8 @@ FaultResult set_access_flags(Fault& fault, Table& table, Pte old) {
 // do_fault(): a private file mapping; a write copies at once (do_cow_fault()).
 FaultResult do_fault(Fault& fault) {
   Scope scope(fault.task, kDoFault);
-  Table* table = fault.pages.alloc_tables_to(fault.task, fault.at, fault.pages.tree().pte_level());
+  Table* table =
+      fault.pages.alloc_tables_to(fault.task, fault.at, fault.pages.tree().pte_level());
   if (table == nullptr) return FaultResult::kOom;
   if (!fault.write()) return map_file_page(fault, *table);
   return wp_page_copy(fault, *table, Pte{});
@@ -177,8 +191,10 @@ FaultResult do_fault(Fault& fault) {
 FaultResult handle_pte_fault(Fault& fault, Table& pmd) {
   PageTableTree& tree = fault.pages.tree();
   const Pte above = tree.get(pmd, fault.at);
-  const Pte entry = above.is_table() ? tree.get(*PageTableTree::to_table(above), fault.at) : Pte{};
-  if (entry.none()) return fault.vma.anonymous ? do_anonymous_page(fault, pmd) : do_fault(fault);
+  const Pte entry =
+      above.is_table() ? tree.get(*PageTableTree::to_table(above), fault.at) : Pte{};
+  if (entry.none())
+    return fault.vma.anonymous ? do_anonymous_page(fault, pmd) : do_fault(fault);
   if (entry.has(Pte::kGuard)) return FaultResult::kSigsegv;
   if (fault.write() && !entry.has(Pte::kWrite))
     return do_wp_page(fault, *PageTableTree::to_table(above), entry);

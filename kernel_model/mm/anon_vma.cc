@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The first fault of a VMA gives it an anon_vma: a neighbour's if the two could be one VMA, so that a
-// later merge isn't lost, or a new one.
+// The first fault of a VMA gives it an anon_vma: a neighbour's if the two could be one VMA,
+// so that a later merge isn't lost, or a new one.
 //
-// Stands for: __anon_vma_prepare() (mm/rmap.c), find_mergeable_anon_vma() (mm/mmap.c, mm/vma.c),
-// v4.15-6.18.
+// Stands for: __anon_vma_prepare() (mm/rmap.c), find_mergeable_anon_vma() (mm/mmap.c,
+// mm/vma.c), v4.15-6.18.
 #include "kernel_model/mm/anon_vma.h"
 
 #include "kernel_model/mm/fault_context.h"
@@ -12,14 +12,18 @@
 namespace faultline::kernel {
 namespace {
 
-// anon_vma_compatible(): `below` and `above` could be one VMA, if only mprotect made them differ.
+// anon_vma_compatible(): `below` and `above` could be one VMA, if only mprotect made them
+// differ.
 bool anon_vma_compatible(const Vma& below, const Vma& above, unsigned page_shift) {
-  const std::uint64_t differ = (below.vm_flags ^ above.vm_flags) & ~(kVmAccessFlags | VM_SOFTDIRTY);
+  const std::uint64_t differ =
+      (below.vm_flags ^ above.vm_flags) & ~(kVmAccessFlags | VM_SOFTDIRTY);
   return below.end == above.start && below.anonymous && above.anonymous && differ == 0 &&
          above.vm_pgoff == below.vm_pgoff + (below.bytes() >> page_shift);
 }
 
-bool reusable(const Vma& neighbour) { return neighbour.anon_vma && neighbour.anon_vma_chain == 1; }
+bool reusable(const Vma& neighbour) {
+  return neighbour.anon_vma && neighbour.anon_vma_chain == 1;
+}
 
 AnonVmaRef find_mergeable_anon_vma(const Vma& vma, unsigned page_shift) {
   const Vma* next = vma.next();
@@ -41,7 +45,8 @@ FaultResult anon_vma_prepare(Fault& fault) {
   {
     Ptl publish(fault.task, fault.pages, nullptr);
     if (!fault.vma.anon_vma) {
-      AnonVmaRef found = find_mergeable_anon_vma(fault.vma, fault.pages.geometry().page_shift);
+      AnonVmaRef found =
+          find_mergeable_anon_vma(fault.vma, fault.pages.geometry().page_shift);
       fault.vma.anon_vma = found ? found : AnonVmaRef::make();
       fault.vma.anon_vma_chain = 1;
     }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who owns the anonymous pages of a mapping: identity only.  Two VMAs may merge if they share it, or
-// if at most one of them has one (kernel facts: is_mergeable_anon_vma).
+// Who owns the anonymous pages of a mapping: identity only.  Two VMAs may merge if they
+// share it, or if at most one of them has one (kernel facts: is_mergeable_anon_vma).
 //
-// The reference counts itself, so a VMA that is copied (split) or moved shares or hands over its
-// anon_vma without further calls.
+// The reference counts itself, so a VMA that is copied (split) or moved shares or hands
+// over its anon_vma without further calls.
 //
-// Stands for: struct anon_vma (include/linux/rmap.h, v4.15-6.18).  Model: no interval tree of VMAs;
-// the reverse map is found by walking the page tables of the sharing address spaces.
+// Stands for: struct anon_vma (include/linux/rmap.h, v4.15-6.18).  Model: no interval tree
+// of VMAs; the reverse map is found by walking the page tables of the sharing address
+// spaces.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,11 @@ struct AnonVma {
 class AnonVmaRef {
  public:
   AnonVmaRef() = default;
-  AnonVmaRef(std::nullptr_t) {}                                  // NOLINT: `= nullptr`
+  AnonVmaRef(std::nullptr_t) {}  // NOLINT: `= nullptr`
   AnonVmaRef(const AnonVmaRef& other) : anon_vma_(other.anon_vma_) { get(); }
-  AnonVmaRef(AnonVmaRef&& other) noexcept : anon_vma_(other.anon_vma_) { other.anon_vma_ = nullptr; }
+  AnonVmaRef(AnonVmaRef&& other) noexcept : anon_vma_(other.anon_vma_) {
+    other.anon_vma_ = nullptr;
+  }
   AnonVmaRef& operator=(AnonVmaRef other) noexcept {
     AnonVma* mine = anon_vma_;
     anon_vma_ = other.anon_vma_;

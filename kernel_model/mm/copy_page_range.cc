@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page-table part of fork: the child maps the parent's pages, both read-only, old on the child's
-// side; the next write of either copies.  What a fault can bring back anyway isn't copied.
+// The page-table part of fork: the child maps the parent's pages, both read-only, old on
+// the child's side; the next write of either copies.  What a fault can bring back anyway
+// isn't copied.
 //
-// Stands for: copy_page_range(), copy_pte_range() (mm/memory.c), copy_huge_pmd() (mm/huge_memory.c),
-// v4.15-6.18.
+// Stands for: copy_page_range(), copy_pte_range() (mm/memory.c), copy_huge_pmd()
+// (mm/huge_memory.c), v4.15-6.18.
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
@@ -18,25 +19,31 @@ namespace {
 
 constexpr Centre kCopyPageRange{"copy_page_range", true};
 
-bool is_cow_mapping(const Vma& vma) { return (vma.vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE; }
+bool is_cow_mapping(const Vma& vma) {
+  return (vma.vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE;
+}
 
 }  // namespace
 
 bool PageTables::copy_page_range(Task& task, PageTables& child, Vma& from, Vma& to) {
-  // vma_needs_copy(): without an anon_vma there is nothing that a fault wouldn't fill in the same way.
-  if (!from.anon_vma && (from.vm_flags & (VM_HUGETLB | VM_PFNMAP | VM_MIXEDMAP)) == 0) return true;
+  // vma_needs_copy(): without an anon_vma there is nothing that a fault wouldn't fill in
+  // the same way.
+  if (!from.anon_vma && (from.vm_flags & (VM_HUGETLB | VM_PFNMAP | VM_MIXEDMAP)) == 0)
+    return true;
   static_cast<void>(to);
   Scope scope(task, kCopyPageRange);
   task.sync();
   const Range range = from.range();
-  const auto walked = static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
+  const auto walked =
+      static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
   task.charge(costs_.pmd_walk * walked);
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
   while (at < range.end) {
     const VirtAddr end = std::min(range.end, pmd_range(at).end);
     Table* pmd = tree_.find_pmd_table(at);
-    const bool copied = tree_.get(*pmd, at).is_leaf() ? copy_huge_pmd(task, child, *pmd, at)
-                                                      : copy_pte_range(task, child, {at, end}, is_cow_mapping(from));
+    const bool copied = tree_.get(*pmd, at).is_leaf()
+                            ? copy_huge_pmd(task, child, *pmd, at)
+                            : copy_pte_range(task, child, {at, end}, is_cow_mapping(from));
     if (!copied) return false;
     at = tree_.next_in_use(end, range.end, tree_.pmd_level());
   }
@@ -60,7 +67,8 @@ bool PageTables::copy_huge_pmd(Task& task, PageTables& child, Table& pmd, VirtAd
     return true;
   }
   page_dup_rmap_pmd(kernel_, entry.pfn());
-  child.rss_.add(task, RssKind::kAnon, static_cast<std::int64_t>(geometry_.pages_per_pmd()));
+  child.rss_.add(task, RssKind::kAnon,
+                 static_cast<std::int64_t>(geometry_.pages_per_pmd()));
   if (entry.has(Pte::kWrite)) ++mm_.process().access_generation;
   tree_.set(pmd, at, entry.without(Pte::kWrite));
   child.tree_.set(*to, at, entry.without(Pte::kWrite | Pte::kYoung));
@@ -77,7 +85,8 @@ bool PageTables::copy_pte_range(Task& task, PageTables& child, Range range, bool
   Ptl lock(task, *this, from->page);
   std::int64_t anon = 0, file = 0, count = 0;
   const std::uint64_t end = (range.end - from->start) >> shape.shift;
-  for (std::uint64_t i = PageTableTree::next_index(*from, (range.start - from->start) >> shape.shift, end);
+  for (std::uint64_t i = PageTableTree::next_index(
+           *from, (range.start - from->start) >> shape.shift, end);
        i < end; i = PageTableTree::next_index(*from, i + 1, end)) {
     Pte& entry = from->entry[i];
     ++count;

@@ -15,10 +15,13 @@ namespace {
 constexpr Centre kHandleMmFault{"handle_mm_fault", true};
 constexpr Centre kHandleMmFaultInner{"__handle_mm_fault", true};
 
-// Stands at a node of the attribution tree while it lives; as Scope, with the node known already.
+// Stands at a node of the attribution tree while it lives; as Scope, with the node known
+// already.
 class StandAt {
  public:
-  StandAt(Task& task, CentreTree::Node* node) : task_(task), saved_(task.where()) { task.stand_at(node); }
+  StandAt(Task& task, CentreTree::Node* node) : task_(task), saved_(task.where()) {
+    task.stand_at(node);
+  }
   ~StandAt() { task_.stand_at(saved_); }
   StandAt(const StandAt&) = delete;
   StandAt& operator=(const StandAt&) = delete;
@@ -28,7 +31,8 @@ class StandAt {
   CentreTree::Node* saved_;
 };
 
-// access_error() (x86), the vm_flags check of do_page_fault() (arm64): writing implies reading.
+// access_error() (x86), the vm_flags check of do_page_fault() (arm64): writing implies
+// reading.
 bool access_allowed(const Vma& vma, Access access) {
   if (access == Access::kWrite) return (vma.vm_flags & VM_WRITE) != 0;
   return (vma.vm_flags & kVmAccessFlags) != 0;
@@ -37,7 +41,8 @@ bool access_allowed(const Vma& vma, Access access) {
 FaultResult handle_mm_fault_inner(Fault& fault) {
   PageTables& pages = fault.pages;
   Table* pmd = pages.tree().find_pmd_table(fault.at);
-  if (pmd == nullptr) pmd = pages.alloc_tables_to(fault.task, fault.at, pages.tree().pmd_level());
+  if (pmd == nullptr)
+    pmd = pages.alloc_tables_to(fault.task, fault.at, pages.tree().pmd_level());
   if (pmd == nullptr) return FaultResult::kOom;
   const Pte entry = pages.tree().get(*pmd, fault.at);
   if (entry.none()) {
@@ -46,14 +51,16 @@ FaultResult handle_mm_fault_inner(Fault& fault) {
       if (result != FaultResult::kFallback) return result;
     }
   } else if (entry.is_leaf()) {
-    if (!fault.write() || entry.has(Pte::kWrite)) return huge_pmd_set_accessed(fault, *pmd, entry);
+    if (!fault.write() || entry.has(Pte::kWrite))
+      return huge_pmd_set_accessed(fault, *pmd, entry);
     const FaultResult result = do_huge_pmd_wp_page(fault, *pmd, entry);
     if (result != FaultResult::kFallback) return result;
   }
   return handle_pte_fault(fault, *pmd);
 }
 
-// lock_vma_under_rcu() (mm/memory.c, v6.4-6.18): the VMA that holds `at`, entered; null: use mmap_lock.
+// lock_vma_under_rcu() (mm/memory.c, v6.4-6.18): the VMA that holds `at`, entered; null:
+// use mmap_lock.
 Vma* lock_vma_under_rcu(Task& task, Mm& mm, VirtAddr at) {
   const VmaLockRule rule = mm.kernel().config().per_vma_lock;
   task.charge(mm.pages().costs().vma_lookup);
@@ -67,7 +74,8 @@ Vma* lock_vma_under_rcu(Task& task, Mm& mm, VirtAddr at) {
   return nullptr;
 }
 
-FaultResult fault_in(Task& task, Mm& mm, Vma& vma, VirtAddr at, Access access, bool under_vma_lock) {
+FaultResult fault_in(Task& task, Mm& mm, Vma& vma, VirtAddr at, Access access,
+                     bool under_vma_lock) {
   if (!access_allowed(vma, access)) return FaultResult::kSigsegv;
   Fault fault{task, mm.kernel(), mm, mm.pages(), vma, at, access, under_vma_lock};
   return handle_mm_fault(fault);
@@ -79,8 +87,10 @@ FaultResult fault_under_vma_lock(Task& task, Mm& mm, VirtAddr at, Access access)
   const FaultResult result = fault_in(task, mm, *vma, at, access, true);
   mm.vma_end_read(task, *vma);
   Vmstat& vmstat = mm.kernel().vmstat();
-  if (result == FaultResult::kRetry) ++vmstat.vma_lock_retry;
-  else ++vmstat.vma_lock_success;
+  if (result == FaultResult::kRetry)
+    ++vmstat.vma_lock_retry;
+  else
+    ++vmstat.vma_lock_success;
   return result;
 }
 
@@ -96,10 +106,14 @@ FaultResult fault_under_mmap_lock(Task& task, Mm& mm, VirtAddr at, Access access
 
 Signal signal_of(FaultResult result) {
   switch (result) {
-    case FaultResult::kSigsegv: return Signal::kSegv;
-    case FaultResult::kSigbus: return Signal::kBus;
-    case FaultResult::kOom: return Signal::kKill;
-    default: return Signal::kNone;
+    case FaultResult::kSigsegv:
+      return Signal::kSegv;
+    case FaultResult::kSigbus:
+      return Signal::kBus;
+    case FaultResult::kOom:
+      return Signal::kKill;
+    default:
+      return Signal::kNone;
   }
 }
 

@@ -13,8 +13,8 @@ namespace faultline::kernel {
 
 class Process;
 
-// A user-mode fault: takes the VMA's lock (6.4+) or mmap_lock for read, finds the VMA, handles the
-// fault, charges it all.  Called when PageTables::accessible is false.
+// A user-mode fault: takes the VMA's lock (6.4+) or mmap_lock for read, finds the VMA,
+// handles the fault, charges it all.  Called when PageTables::accessible is false.
 Signal do_user_page_fault(Task& task, Process& process, VirtAddr at, Access access);
 
 }  // namespace faultline::kernel

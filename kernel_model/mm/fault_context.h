@@ -15,9 +15,9 @@
 namespace faultline::kernel {
 
 enum class FaultResult : std::uint8_t {
-  kDone,        // 0: the access is repeated (and may fault again)
-  kFallback,    // VM_FAULT_FALLBACK: the huge path gives over to base pages
-  kRetry,       // VM_FAULT_RETRY: again, under mmap_lock
+  kDone,      // 0: the access is repeated (and may fault again)
+  kFallback,  // VM_FAULT_FALLBACK: the huge path gives over to base pages
+  kRetry,     // VM_FAULT_RETRY: again, under mmap_lock
   kOom,
   kSigsegv,
   kSigbus,
@@ -31,14 +31,16 @@ struct Fault {
   Vma& vma;
   VirtAddr at;
   Access access;
-  bool under_vma_lock;      // FAULT_FLAG_VMA_LOCK
+  bool under_vma_lock;  // FAULT_FLAG_VMA_LOCK
 
   [[nodiscard]] bool write() const { return access == Access::kWrite; }
   [[nodiscard]] std::uint64_t accessed_bits() const {
     return write() ? Pte::kYoung | Pte::kDirty : Pte::kYoung;
   }
   // The bits of an entry that maps a page for this access, without kWrite.
-  [[nodiscard]] std::uint64_t page_bits() const { return Pte::kPresent | Pte::kUser | accessed_bits(); }
+  [[nodiscard]] std::uint64_t page_bits() const {
+    return Pte::kPresent | Pte::kUser | accessed_bits();
+  }
 };
 
 // Counts the fault, then __handle_mm_fault().
@@ -59,8 +61,8 @@ FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry);
 FaultResult handle_pte_fault(Fault& fault, Table& pmd);
 
 // --- anon_vma.cc
-// anon_vma_prepare(), __vmf_anon_prepare(): kRetry if that needs mmap_lock, which this fault doesn't
-// hold and can't get at once.
+// anon_vma_prepare(), __vmf_anon_prepare(): kRetry if that needs mmap_lock, which this
+// fault doesn't hold and can't get at once.
 FaultResult anon_vma_prepare(Fault& fault);
 
 }  // namespace faultline::kernel

@@ -2,9 +2,9 @@
 //
 // Page tables of an unmapped range are freed if no neighbouring mapping can use them.
 //
-// Stands for: free_pgtables(), free_pgd_range() … free_pte_range() (mm/memory.c, v4.15-6.18): a table
-// goes if all that it maps lies between the end of the mapping below (floor) and the start of the
-// mapping above (ceiling; 0 is the top).
+// Stands for: free_pgtables(), free_pgd_range() … free_pte_range() (mm/memory.c,
+// v4.15-6.18): a table goes if all that it maps lies between the end of the mapping below
+// (floor) and the start of the mapping above (ceiling; 0 is the top).
 #include <algorithm>
 
 #include "kernel_model/mm/mmu_gather.h"
@@ -18,7 +18,8 @@ constexpr Centre kFreePgtables{"free_pgtables", true};
 
 }  // namespace
 
-void PageTables::free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr ceiling, bool flushed) {
+void PageTables::free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr ceiling,
+                               bool flushed) {
   Scope scope(task, kFreePgtables);
   task.sync();
   MmuGather tlb(task, *this);
@@ -28,10 +29,11 @@ void PageTables::free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr
 }
 
 // Frees what it may below `table`; true if anything went.
-bool PageTables::free_tables_below(MmuGather& tlb, Table& table, Range range, VirtAddr floor,
-                                   VirtAddr ceiling) {
+bool PageTables::free_tables_below(MmuGather& tlb, Table& table, Range range,
+                                   VirtAddr floor, VirtAddr ceiling) {
   const LevelShape& shape = tree_.shape(table.level);
-  const std::uint64_t from = (std::max(range.start, table.start) - table.start) >> shape.shift;
+  const std::uint64_t from =
+      (std::max(range.start, table.start) - table.start) >> shape.shift;
   const std::uint64_t table_bytes = shape.entries() << shape.shift;
   const std::uint64_t last = std::min(range.end.v - table.start.v, table_bytes) - 1;
   const std::uint64_t to = (last >> shape.shift) + 1;
@@ -41,7 +43,8 @@ bool PageTables::free_tables_below(MmuGather& tlb, Table& table, Range range, Vi
     if (!table.entry[i].is_table()) continue;
     Table& child = *PageTableTree::to_table(table.entry[i]);
     const VirtAddr end = child.start + shape.entry_bytes();
-    if (child.level < tree_.pte_level()) freed |= free_tables_below(tlb, child, range, floor, ceiling);
+    if (child.level < tree_.pte_level())
+      freed |= free_tables_below(tlb, child, range, floor, ceiling);
     if (child.start < floor || (ceiling.v != 0 && end > ceiling)) continue;
     FAULTLINE_CHECK_EQ(child.used, 0U);
     tlb.remove_table(tree_.detach(child));

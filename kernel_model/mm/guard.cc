@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Guard pages inside a mapping: MADV_GUARD_INSTALL puts marks into page-table entries that make every
-// access fail, MADV_GUARD_REMOVE takes them out.  They cost no VMA.
+// Guard pages inside a mapping: MADV_GUARD_INSTALL puts marks into page-table entries that
+// make every access fail, MADV_GUARD_REMOVE takes them out.  They cost no VMA.
 //
-// Stands for: madvise_guard_install(), madvise_guard_remove(), guard_install_walk_ops (mm/madvise.c,
-// v6.13-6.18).
+// Stands for: madvise_guard_install(), madvise_guard_remove(), guard_install_walk_ops
+// (mm/madvise.c, v6.13-6.18).
 #include <algorithm>
 
 #include "kernel_model/mm/fault_context.h"
@@ -18,7 +18,8 @@ constexpr Centre kGuardInstall{"madvise_guard_install", true};
 constexpr Centre kGuardRemove{"madvise_guard_remove", true};
 
 bool is_valid_guard_vma(const Kernel& kernel, const Vma& vma, bool allow_locked) {
-  const std::uint64_t disallowed = kVmSpecial | VM_HUGETLB | std::uint64_t{allow_locked ? VM_NONE : VM_LOCKED};
+  const std::uint64_t disallowed =
+      kVmSpecial | VM_HUGETLB | std::uint64_t{allow_locked ? VM_NONE : VM_LOCKED};
   if ((vma.vm_flags & disallowed) != 0) return false;
   return kernel.version() >= 6015 || (vma.anonymous && (vma.vm_flags & VM_MAYWRITE) != 0);
 }
@@ -29,7 +30,8 @@ bool is_valid_guard_vma(const Kernel& kernel, const Vma& vma, bool allow_locked)
 PageTables::GuardStep PageTables::guard_install_pte_range(Task& task, Range range) {
   if (maps_huge(range.start)) return GuardStep::kInTheWay;
   Table* table = alloc_tables_to(task, range.start, tree_.pte_level());
-  if (table == nullptr) return maps_huge(range.start) ? GuardStep::kInTheWay : GuardStep::kNoMemory;
+  if (table == nullptr)
+    return maps_huge(range.start) ? GuardStep::kInTheWay : GuardStep::kNoMemory;
   const LevelShape& shape = tree_.shape(tree_.pte_level());
   Ptl lock(task, *this, table->page);
   const std::uint64_t to = (range.end - table->start) >> shape.shift;
@@ -59,15 +61,18 @@ bool PageTables::guard_install(Task& task, Vma& vma, Range range) {
 
 void PageTables::guard_remove(Task& task, Range range) {
   const LevelShape& shape = tree_.shape(tree_.pte_level());
-  for (VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level()); at < range.end;
+  for (VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
+       at < range.end;
        at = tree_.next_in_use(pmd_range(at).end, range.end, tree_.pmd_level())) {
     Table* table = tree_.find_pte_table(at);
     if (table == nullptr) continue;
     Ptl lock(task, *this, table->page);
-    const std::uint64_t to = (std::min(range.end, pmd_range(at).end) - table->start) >> shape.shift;
+    const std::uint64_t to =
+        (std::min(range.end, pmd_range(at).end) - table->start) >> shape.shift;
     std::int64_t cleared = 0;
-    for (std::uint64_t i = PageTableTree::next_index(*table, (at - table->start) >> shape.shift, to); i < to;
-         i = PageTableTree::next_index(*table, i + 1, to)) {
+    for (std::uint64_t i =
+             PageTableTree::next_index(*table, (at - table->start) >> shape.shift, to);
+         i < to; i = PageTableTree::next_index(*table, i + 1, to)) {
       if (!table->entry[i].has(Pte::kGuard)) continue;
       tree_.set_index(*table, i, Pte{});
       ++cleared;

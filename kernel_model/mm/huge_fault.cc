@@ -2,13 +2,13 @@
 //
 // Faults that map or write a whole huge page.
 //
-// The one fact that most results follow from: the huge page is allocated and cleared with no
-// page-table lock held, only mmap_lock for read or the VMA's lock.  So threads that touch the same
-// range at once each clear one, all but the first to take the PMD's lock for nothing; and whoever wants
-// mmap_lock for write waits for the longest clear.
+// The one fact that most results follow from: the huge page is allocated and cleared with
+// no page-table lock held, only mmap_lock for read or the VMA's lock.  So threads that
+// touch the same range at once each clear one, all but the first to take the PMD's lock for
+// nothing; and whoever wants mmap_lock for write waits for the longest clear.
 //
-// Stands for: do_huge_pmd_anonymous_page(), __do_huge_pmd_anonymous_page(), do_huge_pmd_wp_page()
-// (mm/huge_memory.c, v4.15-6.18).
+// Stands for: do_huge_pmd_anonymous_page(), __do_huge_pmd_anonymous_page(),
+// do_huge_pmd_wp_page() (mm/huge_memory.c, v4.15-6.18).
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mm_shared.h"
@@ -29,17 +29,22 @@ constexpr Centre kDoHugeZeroWpPmd{"do_huge_zero_wp_pmd", true};
 GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma) {
   const bool advised = (vma.vm_flags & VM_HUGEPAGE) != 0;
   switch (kernel.config().thp_defrag) {
-    case ThpDefrag::kAlways: return advised ? GfpReclaim::kDirect : GfpReclaim::kDirectNoretry;
-    case ThpDefrag::kDefer: return GfpReclaim::kKswapd;
-    case ThpDefrag::kDeferMadvise: return advised ? GfpReclaim::kDirect : GfpReclaim::kKswapd;
-    case ThpDefrag::kMadvise: return advised ? GfpReclaim::kDirect : GfpReclaim::kNone;
-    case ThpDefrag::kNever: break;
+    case ThpDefrag::kAlways:
+      return advised ? GfpReclaim::kDirect : GfpReclaim::kDirectNoretry;
+    case ThpDefrag::kDefer:
+      return GfpReclaim::kKswapd;
+    case ThpDefrag::kDeferMadvise:
+      return advised ? GfpReclaim::kDirect : GfpReclaim::kKswapd;
+    case ThpDefrag::kMadvise:
+      return advised ? GfpReclaim::kDirect : GfpReclaim::kNone;
+    case ThpDefrag::kNever:
+      break;
   }
   return GfpReclaim::kNone;
 }
 
-// alloc_pages_vma(), vma_alloc_folio(): the task's node first.  4.15 leaves it at that; later kernels
-// go to other nodes if direct reclaim is allowed.
+// alloc_pages_vma(), vma_alloc_folio(): the task's node first.  4.15 leaves it at that;
+// later kernels go to other nodes if direct reclaim is allowed.
 std::optional<Pfn> alloc_huge_page(Fault& fault) {
   fault.task.charge(fault.pages.costs().huge_page_alloc);
   fault.task.sync();
@@ -47,12 +52,14 @@ std::optional<Pfn> alloc_huge_page(Fault& fault) {
   request.order = fault.pages.geometry().pmd_order();
   request.preferred_node = fault.task.node();
   request.reclaim = thp_gfp(fault.kernel, fault.vma);
-  const bool direct =
-      request.reclaim == GfpReclaim::kDirect || request.reclaim == GfpReclaim::kDirectNoretry;
+  const bool direct = request.reclaim == GfpReclaim::kDirect ||
+                      request.reclaim == GfpReclaim::kDirectNoretry;
   AllocRequest local = request;
   local.this_node_only = true;
-  if (direct && !fault.kernel.config().thp_strictly_local) local.reclaim = GfpReclaim::kDirectNoretry;
-  if (const auto page = fault.kernel.phys().alloc_pages(local, fault.task.cpu())) return page;
+  if (direct && !fault.kernel.config().thp_strictly_local)
+    local.reclaim = GfpReclaim::kDirectNoretry;
+  if (const auto page = fault.kernel.phys().alloc_pages(local, fault.task.cpu()))
+    return page;
   if (fault.kernel.config().thp_strictly_local || !direct) return std::nullopt;
   return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
 }
@@ -61,14 +68,16 @@ std::optional<Pfn> alloc_huge_page(Fault& fault) {
 void free_unmapped_huge_page(Fault& fault, Pfn page) {
   fault.task.charge(fault.pages.costs().huge_page_free);
   fault.task.sync();
-  fault.kernel.phys().free_pages(page, fault.pages.geometry().pmd_order(), fault.task.cpu());
+  fault.kernel.phys().free_pages(page, fault.pages.geometry().pmd_order(),
+                                 fault.task.cpu());
 }
 
 // set_huge_anon: map count, LRU, counters, the entry.  The PMD's lock is held.
 void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
   PageTables& pages = fault.pages;
-  page_add_new_huge_rmap(fault.kernel, page, fault.vma.linear_page_index(
-      pages.pmd_range(fault.at).start, pages.geometry().page_shift));
+  page_add_new_huge_rmap(fault.kernel, page,
+                         fault.vma.linear_page_index(pages.pmd_range(fault.at).start,
+                                                     pages.geometry().page_shift));
   std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty;
   if ((fault.vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;
   pages.tree().set(pmd, fault.at, Pte::leaf(page, bits));
@@ -131,21 +140,27 @@ FaultResult do_huge_pmd_anonymous_page_inner(Fault& fault, Table& pmd, Pfn page)
 
 bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma) {
   if (!kernel.profile().geometry.has_thp || !vma.anonymous || mm.thp_disabled) return false;
-  if ((vma.vm_flags & (VM_NOHUGEPAGE | VM_HUGETLB | kVmSpecial | VM_SHARED)) != 0) return false;
+  if ((vma.vm_flags & (VM_NOHUGEPAGE | VM_HUGETLB | kVmSpecial | VM_SHARED)) != 0)
+    return false;
   switch (kernel.config().thp_enabled) {
-    case ThpEnabled::kAlways: return true;
-    case ThpEnabled::kMadvise: return (vma.vm_flags & VM_HUGEPAGE) != 0;
-    case ThpEnabled::kNever: break;
+    case ThpEnabled::kAlways:
+      return true;
+    case ThpEnabled::kMadvise:
+      return (vma.vm_flags & VM_HUGEPAGE) != 0;
+    case ThpEnabled::kNever:
+      break;
   }
   return false;
 }
 
 FaultResult do_huge_pmd_anonymous_page(Fault& fault, Table& pmd) {
   Scope scope(fault.task, kDoHugePmdAnonymousPage);
-  if (!fault.vma.range().contains(fault.pages.pmd_range(fault.at))) return FaultResult::kFallback;
+  if (!fault.vma.range().contains(fault.pages.pmd_range(fault.at)))
+    return FaultResult::kFallback;
   if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
   fault.pages.khugepaged_enter();
-  if (!fault.write() && fault.kernel.config().use_zero_page) return map_huge_zero_page(fault, pmd);
+  if (!fault.write() && fault.kernel.config().use_zero_page)
+    return map_huge_zero_page(fault, pmd);
   const auto page = alloc_huge_page(fault);
   if (!page) {
     ++fault.kernel.vmstat().thp_fault_fallback;
@@ -161,7 +176,8 @@ FaultResult do_huge_zero_wp_pmd(Fault& fault, Table& pmd, Pte entry) {
   PageTables& pages = fault.pages;
   Scope scope(fault.task, kDoHugeZeroWpPmd);
   if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
-  const auto page = thp_allowed(fault.kernel, fault.mm, fault.vma) ? alloc_huge_page(fault) : std::nullopt;
+  const auto page = thp_allowed(fault.kernel, fault.mm, fault.vma) ? alloc_huge_page(fault)
+                                                                   : std::nullopt;
   if (!page) {
     ++fault.kernel.vmstat().thp_fault_fallback;
     return FaultResult::kFallback;
@@ -181,7 +197,8 @@ FaultResult do_huge_zero_wp_pmd(Fault& fault, Table& pmd, Pte entry) {
 
 // reuse_swap_page() (to 5.18), then PageAnonExclusive or the only reference.
 bool can_reuse_huge(Kernel& kernel, Pfn head) {
-  if (kernel.config().cow_reuse != CowReuse::kExclusive) return max_mapcount(kernel, head) == 1;
+  if (kernel.config().cow_reuse != CowReuse::kExclusive)
+    return max_mapcount(kernel, head) == 1;
   const Page& page = kernel.phys().page(head);
   return (page.flags & Page::kAnonExclusive) != 0 || page.refcount == 1;
 }
@@ -191,7 +208,7 @@ bool reuse_huge_page(Fault& fault, Table& pmd, Pte entry) {
   PageTables& pages = fault.pages;
   Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
   const Pte now = pages.tree().get(pmd, fault.at);
-  if (now.raw() != entry.raw()) return true;                // changed meanwhile: fault again
+  if (now.raw() != entry.raw()) return true;  // changed meanwhile: fault again
   Page& head = fault.kernel.phys().page(entry.pfn());
   if (!can_reuse_huge(fault.kernel, entry.pfn())) return false;
   head.flags |= Page::kAnonExclusive;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Splitting a PMD-mapped huge page into base-page entries.  No memory is freed by that, and the
-// compound page stays whole: only its mapping changes.
+// Splitting a PMD-mapped huge page into base-page entries.  No memory is freed by that, and
+// the compound page stays whole: only its mapping changes.
 //
 // Stands for: __split_huge_pmd(), vma_adjust_trans_huge() (mm/huge_memory.c, v4.15-6.18).
 #include "kernel_model/mm/mm.h"
@@ -24,8 +24,9 @@ void PageTables::split_huge_pmd(Task& task, VirtAddr at) {
   if (tree_.get(*pmd, at).is_leaf()) split_huge_pmd_locked(task, *pmd, at);
 }
 
-// __split_huge_pmd_locked().  All under the PMD's lock: the TLB flush of the huge entry, one entry and
-// one map count for each base page.  The huge zero page becomes as many zero-page entries.
+// __split_huge_pmd_locked().  All under the PMD's lock: the TLB flush of the huge entry,
+// one entry and one map count for each base page.  The huge zero page becomes as many
+// zero-page entries.
 void PageTables::split_huge_pmd_locked(Task& task, Table& pmd, VirtAddr at) {
   Scope scope(task, kSplitHugePmd);
   const Pte huge = tree_.get(pmd, at);
@@ -37,7 +38,9 @@ void PageTables::split_huge_pmd_locked(Task& task, Table& pmd, VirtAddr at) {
   const std::uint64_t pages = geometry_.pages_per_pmd();
   // The dirty bit goes to the page (to 6.0, and from 6.1 on again: commit 624a2c94f5b7).
   const Pte base = huge.without(Pte::kDirty);
-  tree_.fill(table, base, huge.zero_page() ? PageTableTree::Fill::kSame : PageTableTree::Fill::kSubpages);
+  tree_.fill(
+      table, base,
+      huge.zero_page() ? PageTableTree::Fill::kSame : PageTableTree::Fill::kSubpages);
   if (huge.maps_anon()) page_split_pmd_rmap(kernel_, huge.pfn(), huge.has(Pte::kDirty));
   task.charge(costs_.pmd_set + costs_.pmd_split_pte * static_cast<std::int64_t>(pages));
 }

@@ -26,7 +26,8 @@ void LruBatches::mark_page_lazyfree(Pfn head, int cpu) {
   ++page.refcount;
   auto& batch = batches_[static_cast<std::size_t>(cpu)];
   batch.push_back(head);
-  if (batch.size() >= kernel_.config().lru_batch || (page.flags & Page::kHead) != 0) apply(cpu);
+  if (batch.size() >= kernel_.config().lru_batch || (page.flags & Page::kHead) != 0)
+    apply(cpu);
 }
 
 // lru_lazyfree_fn()
@@ -45,7 +46,8 @@ void LruBatches::apply(int cpu) {
 }
 
 void LruBatches::lru_add_drain_all() {
-  for (std::size_t cpu = 0; cpu < batches_.size(); ++cpu) lru_add_drain(static_cast<int>(cpu));
+  for (std::size_t cpu = 0; cpu < batches_.size(); ++cpu)
+    lru_add_drain(static_cast<int>(cpu));
 }
 
 }  // namespace faultline::kernel

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pages on their way to the LRU of lazily freed pages wait in a small batch of each CPU, and count (and
-// can be reclaimed) only when the batch is applied.
+// Pages on their way to the LRU of lazily freed pages wait in a small batch of each CPU,
+// and count (and can be reclaimed) only when the batch is applied.
 //
-// Stands for: lru_lazyfree pagevec, mark_page_lazyfree(), lru_add_drain() (mm/swap.c, v4.15-6.18).
-// Model: the batch of new pages isn't kept: whoever looks at it drains it first.
+// Stands for: lru_lazyfree pagevec, mark_page_lazyfree(), lru_add_drain() (mm/swap.c,
+// v4.15-6.18). Model: the batch of new pages isn't kept: whoever looks at it drains it
+// first.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ class LruBatches {
   void apply(int cpu);
 
   Kernel& kernel_;
-  std::vector<std::vector<Pfn>> batches_;     // each holds a reference
+  std::vector<std::vector<Pfn>> batches_;  // each holds a reference
 };
 
 }  // namespace faultline::kernel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MADV_FREE: pages stay mapped and resident, but clean and on the list of pages that reclaim may drop;
-// a write before that makes them ordinary again.
+// MADV_FREE: pages stay mapped and resident, but clean and on the list of pages that
+// reclaim may drop; a write before that makes them ordinary again.
 //
 // Stands for: madvise_free_single_vma(), madvise_free_pte_range() (mm/madvise.c),
 // madvise_free_huge_pmd() (mm/huge_memory.c), v4.15-6.18.
@@ -20,8 +20,12 @@ namespace {
 
 constexpr Centre kMadviseFree{"madvise_free_single_vma", true};
 
-Pte clean_and_old(Pte entry) { return entry.without(Pte::kDirty | Pte::kYoung); }
-bool dirty_or_young(Pte entry) { return entry.has(Pte::kDirty) || entry.has(Pte::kYoung); }
+Pte clean_and_old(Pte entry) {
+  return entry.without(Pte::kDirty | Pte::kYoung);
+}
+bool dirty_or_young(Pte entry) {
+  return entry.has(Pte::kDirty) || entry.has(Pte::kYoung);
+}
 
 // 6.10: a whole huge page that PTEs map is handled in one go (folio_pte_batch()).
 constexpr unsigned kWholeFolios = 6010;
@@ -32,7 +36,8 @@ void PageTables::madvise_free(Task& task, Range range) {
   Scope scope(task, kMadviseFree);
   task.sync();
   kernel_.mm_shared().lru.lru_add_drain(task.cpu());
-  const auto walked = static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
+  const auto walked =
+      static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
   task.charge(costs_.pmd_walk * walked);
   bool cleaned = false;
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
@@ -44,11 +49,11 @@ void PageTables::madvise_free(Task& task, Range range) {
   }
   if (!cleaned) return;
   flush_tlb_range(task, *this);
-  ++mm_.process().access_generation;       // the next write must be seen to make the page dirty
+  ++mm_.process().access_generation;  // the next write must be seen to make the page dirty
 }
 
-// A part of a huge page: the page itself is split, at once, if it is nobody else's.  True if an entry
-// was made clean.
+// A part of a huge page: the page itself is split, at once, if it is nobody else's.  True
+// if an entry was made clean.
 bool PageTables::madvise_free_huge_pmd(Task& task, Range range) {
   Table& pmd = *tree_.find_pmd_table(range.start);
   Ptl lock(task, *this, pmd_lock_page(pmd));
@@ -78,7 +83,8 @@ bool PageTables::madvise_free_pte_range(Task& task, Range range) {
     Ptl lock(task, *this, table->page);
     if (tree_.find_pte_table(at) != table) continue;
     const std::uint64_t to = (range.end - table->start) >> shape.shift;
-    std::uint64_t i = PageTableTree::next_index(*table, (at - table->start) >> shape.shift, to);
+    std::uint64_t i =
+        PageTableTree::next_index(*table, (at - table->start) >> shape.shift, to);
     std::int64_t count = 0;
     for (; i < to; i = PageTableTree::next_index(*table, i + 1, to)) {
       const FreeStep step = madvise_free_pte(task, *table, i, to);
@@ -98,18 +104,20 @@ bool PageTables::madvise_free_pte_range(Task& task, Range range) {
 }
 
 // One entry, under the table's lock.
-PageTables::FreeStep PageTables::madvise_free_pte(Task& task, Table& table, std::uint64_t& i, std::uint64_t to) {
+PageTables::FreeStep PageTables::madvise_free_pte(Task& task, Table& table,
+                                                  std::uint64_t& i, std::uint64_t to) {
   const Pte entry = table.entry[i];
   if (entry.has(Pte::kGuard) || !entry.maps_anon()) return FreeStep::kSkipped;
   const Pfn head = compound_head(kernel_, entry.pfn());
   if (compound_order(kernel_, head) > 0) {
     if (max_mapcount(kernel_, head) != 1) return FreeStep::kStop;
     const std::uint64_t pages = std::uint64_t{1} << compound_order(kernel_, head);
-    const bool whole = kernel_.version() >= kWholeFolios && entry.pfn() == head && i + pages <= to &&
-                       maps_run(table, i, pages);
+    const bool whole = kernel_.version() >= kWholeFolios && entry.pfn() == head &&
+                       i + pages <= to && maps_run(table, i, pages);
     if (!whole) return FreeStep::kSplitFirst;
     kernel_.phys().page(head).flags &= static_cast<std::uint16_t>(~Page::kDirty);
-    for (std::uint64_t k = 0; k < pages; ++k) table.entry[i + k] = clean_and_old(table.entry[i + k]);
+    for (std::uint64_t k = 0; k < pages; ++k)
+      table.entry[i + k] = clean_and_old(table.entry[i + k]);
     i += pages - 1;
     kernel_.mm_shared().lru.mark_page_lazyfree(head, task.cpu());
     return FreeStep::kCleaned;

@@ -31,8 +31,8 @@ void DeferredSplitQueue::remove(Pfn head) {
 
 MmShared::MmShared(Kernel& kernel) : lru(kernel), kernel_(kernel) {}
 
-// get_huge_zero_page(), mm/huge_memory.c (v6.1).  Two tasks may both clear one; the second gives its
-// own back.
+// get_huge_zero_page(), mm/huge_memory.c (v6.1).  Two tasks may both clear one; the second
+// gives its own back.
 std::optional<Pfn> MmShared::get_huge_zero_page(Task& task) {
   task.sync();
   if (!huge_zero_) {
@@ -43,7 +43,7 @@ std::optional<Pfn> MmShared::get_huge_zero_page(Task& task) {
     AllocRequest request;
     request.order = order;
     request.preferred_node = task.node();
-    request.type = MigrateType::kUnmovable;      // GFP_TRANSHUGE without __GFP_MOVABLE
+    request.type = MigrateType::kUnmovable;  // GFP_TRANSHUGE without __GFP_MOVABLE
     const auto page = kernel_.phys().alloc_pages(request, task.cpu());
     if (!page) {
       ++kernel_.vmstat().thp_zero_page_alloc_failed;
@@ -89,7 +89,8 @@ void MmShared::find_fault_path(Task& task) {
   path.from = task.where();
   path.entry = tree.child(path.from, centres.user_fault_entry);
   path.do_page_fault = path.entry;
-  for (const Centre& centre : centres.fault_path) path.do_page_fault = tree.child(path.do_page_fault, centre);
+  for (const Centre& centre : centres.fault_path)
+    path.do_page_fault = tree.child(path.do_page_fault, centre);
   fault_path_ = path;
 }
 

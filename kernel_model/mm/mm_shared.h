@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the address spaces of one kernel share: the huge zero page, the deferred-split queue, and the
-// host's buffers for mmu_gather.
+// What the address spaces of one kernel share: the huge zero page, the deferred-split
+// queue, and the host's buffers for mmu_gather.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace faultline::kernel {
 
 class Kernel;
 
-// Huge pages of which a part is unmapped, oldest first; the shrinker splits them under reclaim.
-// Stands for: deferred_split_huge_page(), free_transhuge_page() (mm/huge_memory.c, v4.15-6.18).
-// Model: one queue in all, not one a node or memory cgroup.
+// Huge pages of which a part is unmapped, oldest first; the shrinker splits them under
+// reclaim. Stands for: deferred_split_huge_page(), free_transhuge_page() (mm/huge_memory.c,
+// v4.15-6.18). Model: one queue in all, not one a node or memory cgroup.
 class DeferredSplitQueue {
  public:
   // False if it is queued already.
@@ -41,7 +41,8 @@ class MmShared {
  public:
   explicit MmShared(Kernel& kernel);
 
-  // get_huge_zero_page(): allocates and clears it if there is none; no answer without memory.
+  // get_huge_zero_page(): allocates and clears it if there is none; no answer without
+  // memory.
   [[nodiscard]] std::optional<Pfn> get_huge_zero_page(Task& task);
   [[nodiscard]] std::optional<Pfn> huge_zero_page() const { return huge_zero_; }
   // The shrinker's part: frees it if no mm refers to it.
@@ -52,7 +53,8 @@ class MmShared {
   DeferredSplitQueue deferred_split;
   LruBatches lru;
 
-  // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound) page.
+  // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound)
+  // page.
   struct Gathered {
     Pfn pfn;
     std::uint32_t refs;
@@ -60,7 +62,8 @@ class MmShared {
   [[nodiscard]] std::unique_ptr<std::vector<Gathered>> take_gather_buffer();
   void give_gather_buffer(std::unique_ptr<std::vector<Gathered>> buffer);
 
-  // The fault path's stack nodes below the place of the faulting instruction, to save the lookups.
+  // The fault path's stack nodes below the place of the faulting instruction, to save the
+  // lookups.
   struct FaultPath {
     CentreTree::Node* from = nullptr;
     CentreTree::Node* entry = nullptr;          // ArchCentres::user_fault_entry
@@ -76,7 +79,7 @@ class MmShared {
 
   Kernel& kernel_;
   std::optional<Pfn> huge_zero_;
-  std::uint64_t huge_zero_users_ = 0;   // address spaces that have mapped it
+  std::uint64_t huge_zero_users_ = 0;  // address spaces that have mapped it
   std::vector<std::unique_ptr<std::vector<Gathered>>> gather_buffers_;
   FaultPath fault_path_;
 };

@@ -12,15 +12,16 @@ namespace {
 constexpr Centre kFlushTlb{"flush_tlb_range", true};
 constexpr Centre kReleasePages{"release_pages", true};
 
-// Batches of (PAGE_SIZE - sizeof(struct mmu_gather_batch)) / sizeof(void*) pointers, at most
-// 10000 / that many of them, and the first one of 8 on the stack (MMU_GATHER_BUNDLE).
+// Batches of (PAGE_SIZE - sizeof(struct mmu_gather_batch)) / sizeof(void*) pointers, at
+// most 10000 / that many of them, and the first one of 8 on the stack (MMU_GATHER_BUNDLE).
 std::uint64_t gather_limit(std::uint64_t page_size) {
   const std::uint64_t batch = (page_size - 16) / 8;
   constexpr std::uint64_t kBundle = 8;
   return kBundle + 10'000 / batch * batch;
 }
 
-// Other CPUs that run a thread of this mm right now.  Idle CPUs are lazy and are not interrupted.
+// Other CPUs that run a thread of this mm right now.  Idle CPUs are lazy and are not
+// interrupted.
 std::int64_t other_cpus_running(Task& task, PageTables& pages) {
   std::int64_t others = 0;
   for (const RssStat::Cache& user : pages.rss_stat().tasks()) {
@@ -31,7 +32,8 @@ std::int64_t other_cpus_running(Task& task, PageTables& pages) {
   return others;
 }
 
-// More than one thread has used this mm: POWER and s390 flush locally otherwise (mm_is_thread_local).
+// More than one thread has used this mm: POWER and s390 flush locally otherwise
+// (mm_is_thread_local).
 bool multi_threaded(const std::vector<RssStat::Cache>& users) {
   int count = 0;
   for (const RssStat::Cache& user : users)
@@ -61,7 +63,10 @@ void flush_tlb_range(Task& task, PageTables& pages) {
 }
 
 MmuGather::MmuGather(Task& task, PageTables& pages, ZapFor why)
-    : task_(task), pt_(pages), why_(why), pages_to_free_(pages.kernel().mm_shared().take_gather_buffer()),
+    : task_(task),
+      pt_(pages),
+      why_(why),
+      pages_to_free_(pages.kernel().mm_shared().take_gather_buffer()),
       limit_(gather_limit(pages.geometry().page_size())) {}
 
 MmuGather::~MmuGather() {

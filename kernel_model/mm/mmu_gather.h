@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Unmapping in batches: entries are cleared first, then TLBs are flushed, then pages and tables are
-// freed, so that nobody can reach a page that has a new owner.
+// Unmapping in batches: entries are cleared first, then TLBs are flushed, then pages and
+// tables are freed, so that nobody can reach a page that has a new owner.
 //
-// Stands for: struct mmu_gather (include/asm-generic/tlb.h, mm/mmu_gather.c, v4.15-6.18): a batch holds
-// (PAGE_SIZE - 16) / 8 page pointers, all batches together at most about 10,000.
+// Stands for: struct mmu_gather (include/asm-generic/tlb.h, mm/mmu_gather.c, v4.15-6.18): a
+// batch holds (PAGE_SIZE - 16) / 8 page pointers, all batches together at most about
+// 10,000.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@
 
 namespace faultline::kernel {
 
-// Flushes what other CPUs (and this one) may cache of the mm: IPIs to the CPUs that run it, or one
-// broadcast, by machine; charged to the task.
-// Stands for: flush_tlb_mm_range() (x86), __flush_tlb_range() (arm64), radix__flush_tlb_range() (POWER).
-// Model: one cost whatever the range's length; what receivers of an IPI lose is not booked.
+// Flushes what other CPUs (and this one) may cache of the mm: IPIs to the CPUs that run it,
+// or one broadcast, by machine; charged to the task. Stands for: flush_tlb_mm_range()
+// (x86), __flush_tlb_range() (arm64), radix__flush_tlb_range() (POWER). Model: one cost
+// whatever the range's length; what receivers of an IPI lose is not booked.
 void flush_tlb_range(Task& task, PageTables& pages);
 
 class MmuGather {
@@ -31,7 +32,8 @@ class MmuGather {
 
   // Entries were cleared: a flush is due even if no page goes with them.
   void unmapped() { flush_due_ = true; }
-  // `refs` references of a page (or compound page) go after the flush; counts as that many entries.
+  // `refs` references of a page (or compound page) go after the flush; counts as that many
+  // entries.
   void remove_page(Pfn pfn, std::uint32_t refs) {
     pages_to_free_->push_back({pfn, refs});
     gathered_ += refs;

@@ -2,11 +2,12 @@
 //
 // The page-table part of mremap: pages keep their frames and change their addresses.
 //
-// Huge pages and whole PTE tables move in one step if both addresses are PMD-aligned; otherwise huge
-// pages are split and entries move one by one.
+// Huge pages and whole PTE tables move in one step if both addresses are PMD-aligned;
+// otherwise huge pages are split and entries move one by one.
 //
-// Stands for: move_page_tables(), move_ptes(), move_normal_pmd() (mm/mremap.c), move_huge_pmd()
-// (mm/huge_memory.c), v4.15-6.18.  Model: no PUD-wise moves (HAVE_MOVE_PUD).
+// Stands for: move_page_tables(), move_ptes(), move_normal_pmd() (mm/mremap.c),
+// move_huge_pmd() (mm/huge_memory.c), v4.15-6.18.  Model: no PUD-wise moves
+// (HAVE_MOVE_PUD).
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
@@ -23,13 +24,14 @@ constexpr Centre kMovePageTables{"move_page_tables", true};
 bool moves_whole_tables(const Kernel& kernel) {
   const arch::Isa isa = kernel.profile().isa;
   return kernel.version() >= 5000 &&
-         (isa == arch::Isa::kX86_64 || isa == arch::Isa::kArm64 || isa == arch::Isa::kRiscv64);
+         (isa == arch::Isa::kX86_64 || isa == arch::Isa::kArm64 ||
+          isa == arch::Isa::kRiscv64);
 }
 
 }  // namespace
 
-void PageTables::move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to, VirtAddr new_start,
-                                  std::uint64_t bytes) {
+void PageTables::move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to,
+                                  VirtAddr new_start, std::uint64_t bytes) {
   static_cast<void>(from);
   static_cast<void>(to);
   Scope scope(task, kMovePageTables);
@@ -39,7 +41,8 @@ void PageTables::move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma
   VirtAddr at = tree_.next_in_use(old_start, old_end, tree_.pmd_level());
   while (at < old_end) {
     const VirtAddr new_at = new_start + (at - old_start);
-    const std::uint64_t extent = std::min({pmd_range(at).end - at, pmd_range(new_at).end - new_at, old_end - at});
+    const std::uint64_t extent =
+        std::min({pmd_range(at).end - at, pmd_range(new_at).end - new_at, old_end - at});
     if (extent < geometry_.pmd_size() || !move_pmd_entry(task, at, new_at)) {
       split_huge_pmd(task, at);
       move_ptes(task, at, new_at, extent);
@@ -52,7 +55,8 @@ void PageTables::move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma
   ++mm_.process().access_generation;
 }
 
-// move_huge_pmd(), move_normal_pmd(): both addresses are PMD-aligned.  False: entry by entry.
+// move_huge_pmd(), move_normal_pmd(): both addresses are PMD-aligned.  False: entry by
+// entry.
 bool PageTables::move_pmd_entry(Task& task, VirtAddr old_at, VirtAddr new_at) {
   Table* to = alloc_tables_to(task, new_at, tree_.pmd_level());
   FAULTLINE_CHECK(to != nullptr);
@@ -72,7 +76,8 @@ bool PageTables::move_pmd_entry(Task& task, VirtAddr old_at, VirtAddr new_at) {
 }
 
 // move_ptes(): all within one table on each side.
-void PageTables::move_ptes(Task& task, VirtAddr old_at, VirtAddr new_at, std::uint64_t bytes) {
+void PageTables::move_ptes(Task& task, VirtAddr old_at, VirtAddr new_at,
+                           std::uint64_t bytes) {
   Table* from = tree_.find_pte_table(old_at);
   if (from == nullptr || from->used == 0) return;
   Table* to = alloc_tables_to(task, new_at, tree_.pte_level());

@@ -2,10 +2,12 @@
 //
 // The page-table part of mprotect.
 //
-// A private page never becomes writable by mprotect alone, except (6.0) an anonymous one that is
-// dirty and the mm's own; otherwise the next write takes a fault that finds the page reusable.
+// A private page never becomes writable by mprotect alone, except (6.0) an anonymous one
+// that is dirty and the mm's own; otherwise the next write takes a fault that finds the
+// page reusable.
 //
-// Stands for: change_protection() (mm/mprotect.c), change_huge_pmd() (mm/huge_memory.c), v4.15-6.18.
+// Stands for: change_protection() (mm/mprotect.c), change_huge_pmd() (mm/huge_memory.c),
+// v4.15-6.18.
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
@@ -41,9 +43,12 @@ Pte modified(Kernel& kernel, Pte entry, std::uint64_t flags, bool huge) {
 // pte_needs_flush(): x86 (5.19) and arm64 (6.13) don't flush if rights were only added.
 bool elides_flush(const Kernel& kernel) {
   switch (kernel.profile().isa) {
-    case arch::Isa::kX86_64: return kernel.version() >= 5019;
-    case arch::Isa::kArm64: return kernel.version() >= 6013;
-    default: return false;
+    case arch::Isa::kX86_64:
+      return kernel.version() >= 5019;
+    case arch::Isa::kArm64:
+      return kernel.version() >= 6013;
+    default:
+      return false;
   }
 }
 
@@ -61,11 +66,13 @@ struct PageTables::ProtChange {
   }
 };
 
-void PageTables::change_protection(Task& task, Vma& vma, Range range, std::uint64_t new_flags) {
+void PageTables::change_protection(Task& task, Vma& vma, Range range,
+                                   std::uint64_t new_flags) {
   static_cast<void>(vma);
   Scope scope(task, kChangeProtection);
   task.sync();
-  const auto walked = static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
+  const auto walked =
+      static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
   task.charge(costs_.pmd_walk * walked);
   ProtChange change{task, new_flags};
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
@@ -74,7 +81,8 @@ void PageTables::change_protection(Task& task, Vma& vma, Range range, std::uint6
     change_pmd(change, {at, end});
     at = tree_.next_in_use(end, range.end, tree_.pmd_level());
   }
-  if (change.changed && (change.took_rights || !elides_flush(kernel_))) flush_tlb_range(task, *this);
+  if (change.changed && (change.took_rights || !elides_flush(kernel_)))
+    flush_tlb_range(task, *this);
   if (change.took_rights) ++mm_.process().access_generation;
 }
 
@@ -104,7 +112,8 @@ void PageTables::change_pte_range(ProtChange& change, Range range) {
   if (tree_.find_pte_table(range.start) != table) return;
   const std::uint64_t to = (range.end - table->start) >> shape.shift;
   std::int64_t count = 0;
-  for (std::uint64_t i = PageTableTree::next_index(*table, (range.start - table->start) >> shape.shift, to);
+  for (std::uint64_t i = PageTableTree::next_index(
+           *table, (range.start - table->start) >> shape.shift, to);
        i < to; i = PageTableTree::next_index(*table, i + 1, to)) {
     const Pte entry = table->entry[i];
     if (!entry.present()) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Invariants of the page side: see invariants.h.  Page tables, struct pages and counters say the same.
+// Invariants of the page side: see invariants.h.  Page tables, struct pages and counters
+// say the same.
 #include <bit>
 #include <map>
 
@@ -18,8 +19,8 @@ namespace {
 
 // What all page tables together say of the frames that they map.
 struct Mappings {
-  std::map<Pfn, std::int32_t> pte, pmd;     // mappings of a base page or piece, of a huge page
-  std::map<Pfn, std::int32_t> references;   // of a page or compound head
+  std::map<Pfn, std::int32_t> pte, pmd;  // mappings of a base page or piece, of a huge page
+  std::map<Pfn, std::int32_t> references;  // of a page or compound head
   std::uint64_t table_pages = 0;
 };
 
@@ -60,7 +61,7 @@ struct Walk {
     if (value.is_leaf()) {
       const VirtAddr at = t.start + (i << tree.shape(t.level).shift);
       const Vma* vma = pages.mm().vma_at(at);
-      FAULTLINE_CHECK(vma != nullptr);      // no page outlives its mapping
+      FAULTLINE_CHECK(vma != nullptr);  // no page outlives its mapping
       // Never a huge page that its VMA doesn't cover.
       if (pmd_leaf) FAULTLINE_CHECK(vma->range().contains(pages.pmd_range(at)));
       if (value.has(Pte::kWrite)) FAULTLINE_CHECK((vma->vm_flags & VM_WRITE) != 0);
@@ -89,9 +90,11 @@ void check_mm(Mm& mm, Mappings& all) {
 // Each frame counts the mappings and references that the tables hold.
 void check_frames(Kernel& kernel, const Mappings& all) {
   PhysMem& phys = kernel.phys();
-  for (const auto& [pfn, mappings] : all.pte) FAULTLINE_CHECK_EQ(phys.page(pfn).mapcount, mappings);
+  for (const auto& [pfn, mappings] : all.pte)
+    FAULTLINE_CHECK_EQ(phys.page(pfn).mapcount, mappings);
   for (const auto& [head, mappings] : all.pmd)
-    FAULTLINE_CHECK_EQ(static_cast<std::int32_t>(compound_mapcount(kernel, head)), mappings);
+    FAULTLINE_CHECK_EQ(static_cast<std::int32_t>(compound_mapcount(kernel, head)),
+                       mappings);
   for (const auto& [head, references] : all.references)
     FAULTLINE_CHECK_GE(phys.page(head).refcount, references);
 }
@@ -106,14 +109,18 @@ void check_page_invariants(Kernel& kernel) {
   const Vmstat& vmstat = kernel.vmstat();
   const auto thps = static_cast<std::int64_t>(all.pmd.size());
   FAULTLINE_CHECK_EQ(vmstat.nr_anon_transparent_hugepages, thps);
-  FAULTLINE_CHECK_EQ(vmstat.nr_page_table_pages, static_cast<std::int64_t>(all.table_pages));
-  FAULTLINE_CHECK_LE(thps, static_cast<std::int64_t>(vmstat.thp_fault_alloc + vmstat.thp_collapse_alloc));
+  FAULTLINE_CHECK_EQ(vmstat.nr_page_table_pages,
+                     static_cast<std::int64_t>(all.table_pages));
+  FAULTLINE_CHECK_LE(
+      thps, static_cast<std::int64_t>(vmstat.thp_fault_alloc + vmstat.thp_collapse_alloc));
 
-  // Physical use is no less than what is mapped: whole compound pages, tables, the huge zero page.
+  // Physical use is no less than what is mapped: whole compound pages, tables, the huge
+  // zero page.
   std::uint64_t held = all.table_pages;
   for (const auto& [head, references] : all.references)
     held += std::uint64_t{1} << compound_order(kernel, head);
-  if (kernel.mm_shared().huge_zero_page()) held += kernel.profile().geometry.pages_per_pmd();
+  if (kernel.mm_shared().huge_zero_page())
+    held += kernel.profile().geometry.pages_per_pmd();
   FAULTLINE_CHECK_LE(held + kernel.phys().free_pages_total(), kernel.phys().total_pages());
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables: their memory on the host, their pages in the model, and walks that skip what is empty.
+// Tables: their memory on the host, their pages in the model, and walks that skip what is
+// empty.
 #include "kernel_model/mm/page_table_tree.h"
 
 #include <algorithm>
@@ -12,16 +13,19 @@
 
 namespace faultline::kernel {
 
-// Host memory of one level's tables.  A freed table is empty, so it is reused without clearing.
+// Host memory of one level's tables.  A freed table is empty, so it is reused without
+// clearing.
 struct PageTableTree::Level {
   std::vector<Table*> free;
   std::vector<std::unique_ptr<TablePage>> free_pages;
-  TablePage* current = nullptr;       // has fragments left to hand out
+  TablePage* current = nullptr;  // has fragments left to hand out
 };
 
 PageTableTree::PageTableTree(const arch::Geometry& geometry, PhysMem& phys)
-    : phys_(phys), page_size_(geometry.page_size()),
-      levels_(static_cast<unsigned>(geometry.levels.size())), has_thp_(geometry.has_thp),
+    : phys_(phys),
+      page_size_(geometry.page_size()),
+      levels_(static_cast<unsigned>(geometry.levels.size())),
+      has_thp_(geometry.has_thp),
       pools_(geometry.levels.size()) {
   FAULTLINE_CHECK(levels_ >= 2 && levels_ <= shapes_.size());
   unsigned shift = geometry.page_shift;
@@ -43,10 +47,12 @@ PageTableTree::~PageTableTree() {
   }
 }
 
-// Host memory only: the model's pages go with the machine, or were freed by exit_mmap before.
+// Host memory only: the model's pages go with the machine, or were freed by exit_mmap
+// before.
 void PageTableTree::free_below(Table& table) {
   const std::uint64_t entries = shapes_[table.level].entries();
-  for (std::uint64_t i = next_index(table, 0, entries); i < entries; i = next_index(table, i + 1, entries)) {
+  for (std::uint64_t i = next_index(table, 0, entries); i < entries;
+       i = next_index(table, i + 1, entries)) {
     if (table.deposit != nullptr && table.deposit[i] != nullptr) {
       TablePage* page = table.deposit[i];
       if (--page->refs == 0) delete page;
@@ -80,7 +86,10 @@ void PageTableTree::set_index(Table& table, std::uint64_t index, Pte value) {
   if (slot.none() != value.none()) {
     const std::uint64_t bit = std::uint64_t{1} << (index & 63);
     table.in_use[index >> 6] ^= bit;
-    if (value.none()) --table.used; else ++table.used;
+    if (value.none())
+      --table.used;
+    else
+      ++table.used;
   }
   slot = value;
 }
@@ -88,10 +97,12 @@ void PageTableTree::set_index(Table& table, std::uint64_t index, Pte value) {
 void PageTableTree::fill(Table& table, Pte first, Fill how) {
   FAULTLINE_CHECK_EQ(table.used, 0U);
   const std::uint64_t entries = std::uint64_t{1} << shapes_[table.level].bits;
-  const std::uint64_t step = how == Fill::kSame ? 0 : first.at_subpage(1).raw() - first.raw();
+  const std::uint64_t step =
+      how == Fill::kSame ? 0 : first.at_subpage(1).raw() - first.raw();
   for (std::uint64_t i = 0; i < entries; ++i) table.entry[i] = Pte{first.raw() + i * step};
   for (std::uint64_t word = 0; word < (entries + 63) / 64; ++word)
-    table.in_use[word] = entries >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << entries) - 1;
+    table.in_use[word] =
+        entries >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << entries) - 1;
   table.used = static_cast<decltype(table.used)>(entries);
 }
 
@@ -100,12 +111,14 @@ void PageTableTree::clear_run(Table& table, std::uint64_t from, std::uint64_t to
   for (std::uint64_t word = from >> 6; word <= (to - 1) >> 6; ++word) {
     const std::uint64_t low = word == from >> 6 ? from & 63 : 0;
     const std::uint64_t high = word == (to - 1) >> 6 ? (to - 1) & 63 : 63;
-    table.in_use[word] &= ~((~std::uint64_t{0} >> (63 - high)) & (~std::uint64_t{0} << low));
+    table.in_use[word] &=
+        ~((~std::uint64_t{0} >> (63 - high)) & (~std::uint64_t{0} << low));
   }
   table.used -= static_cast<decltype(table.used)>(to - from);
 }
 
-std::uint64_t PageTableTree::next_index(const Table& table, std::uint64_t from, std::uint64_t to) {
+std::uint64_t PageTableTree::next_index(const Table& table, std::uint64_t from,
+                                        std::uint64_t to) {
   if (from >= to) return to;
   std::uint64_t word = from >> 6;
   std::uint64_t bits = table.in_use[word] & (~std::uint64_t{0} << (from & 63));
@@ -114,20 +127,23 @@ std::uint64_t PageTableTree::next_index(const Table& table, std::uint64_t from, 
     if (word == last) return to;
     bits = table.in_use[++word];
   }
-  return std::min<std::uint64_t>(to, (word << 6) + static_cast<std::uint64_t>(std::countr_zero(bits)));
+  return std::min<std::uint64_t>(
+      to, (word << 6) + static_cast<std::uint64_t>(std::countr_zero(bits)));
 }
 
 VirtAddr PageTableTree::next_in_use(VirtAddr at, VirtAddr end, unsigned level) const {
   return at < end ? next_below(*top_, at, end, level) : end;
 }
 
-VirtAddr PageTableTree::next_below(const Table& table, VirtAddr at, VirtAddr end, unsigned level) const {
+VirtAddr PageTableTree::next_below(const Table& table, VirtAddr at, VirtAddr end,
+                                   unsigned level) const {
   const LevelShape& shape = shapes_[table.level];
   const std::uint64_t table_end = table.start.v + (shape.entries() << shape.shift);
   const std::uint64_t from = (std::max(at.v, table.start.v) - table.start.v) >> shape.shift;
   const std::uint64_t to =
       (std::min(end.v, table_end) - table.start.v + shape.entry_bytes() - 1) >> shape.shift;
-  for (std::uint64_t i = next_index(table, from, to); i < to; i = next_index(table, i + 1, to)) {
+  for (std::uint64_t i = next_index(table, from, to); i < to;
+       i = next_index(table, i + 1, to)) {
     const VirtAddr here{std::max(at.v, table.start.v + (i << shape.shift))};
     if (table.level == level) return here;
     if (!table.entry[i].is_table()) continue;
@@ -141,20 +157,26 @@ std::uint64_t PageTableTree::entries_in_existing_tables(Range range, unsigned le
   return range.empty() ? 0 : count_below(*top_, range, level);
 }
 
-std::uint64_t PageTableTree::count_below(const Table& table, Range range, unsigned level) const {
+std::uint64_t PageTableTree::count_below(const Table& table, Range range,
+                                         unsigned level) const {
   const LevelShape& shape = shapes_[table.level];
   const std::uint64_t table_end = table.start.v + (shape.entries() << shape.shift);
-  const std::uint64_t from = (std::max(range.start.v, table.start.v) - table.start.v) >> shape.shift;
+  const std::uint64_t from =
+      (std::max(range.start.v, table.start.v) - table.start.v) >> shape.shift;
   const std::uint64_t to =
-      (std::min(range.end.v, table_end) - table.start.v + shape.entry_bytes() - 1) >> shape.shift;
+      (std::min(range.end.v, table_end) - table.start.v + shape.entry_bytes() - 1) >>
+      shape.shift;
   if (table.level == level) return to - from;
   std::uint64_t count = 0;
-  for (std::uint64_t i = next_index(table, from, to); i < to; i = next_index(table, i + 1, to))
-    if (table.entry[i].is_table()) count += count_below(*to_table(table.entry[i]), range, level);
+  for (std::uint64_t i = next_index(table, from, to); i < to;
+       i = next_index(table, i + 1, to))
+    if (table.entry[i].is_table())
+      count += count_below(*to_table(table.entry[i]), range, level);
   return count;
 }
 
-Table* PageTableTree::new_table(unsigned level, VirtAddr start, Table* parent, TablePage* page) {
+Table* PageTableTree::new_table(unsigned level, VirtAddr start, Table* parent,
+                                TablePage* page) {
   Level& pool = pools_[level];
   Table* table = nullptr;
   if (!pool.free.empty()) {
@@ -164,8 +186,8 @@ Table* PageTableTree::new_table(unsigned level, VirtAddr start, Table* parent, T
     const std::uint64_t entries = shapes_[level].entries();
     const std::uint64_t words = (entries + 63) / 64;
     const bool deposits = has_thp_ && level == pmd_level();
-    const std::uint64_t bytes =
-        sizeof(Table) + entries * sizeof(Pte) + words * 8 + (deposits ? entries * sizeof(TablePage*) : 0);
+    const std::uint64_t bytes = sizeof(Table) + entries * sizeof(Pte) + words * 8 +
+                                (deposits ? entries * sizeof(TablePage*) : 0);
     auto* memory = static_cast<std::byte*>(std::calloc(1, bytes));
     FAULTLINE_CHECK(memory != nullptr);
     table = new (memory) Table{};
@@ -173,7 +195,8 @@ Table* PageTableTree::new_table(unsigned level, VirtAddr start, Table* parent, T
     table->entry = reinterpret_cast<Pte*>(memory);
     table->in_use = reinterpret_cast<std::uint64_t*>(memory + entries * sizeof(Pte));
     if (deposits)
-      table->deposit = reinterpret_cast<TablePage**>(memory + entries * sizeof(Pte) + words * 8);
+      table->deposit =
+          reinterpret_cast<TablePage**>(memory + entries * sizeof(Pte) + words * 8);
   }
   table->page = page;
   table->parent = parent;
@@ -187,8 +210,8 @@ void PageTableTree::recycle(Table* table) {
   pools_[table->level].free.push_back(table);
 }
 
-// pte_fragment_alloc() (arch/powerpc/mm/pgtable-frag.c): the mm hands out the fragments of one page
-// in order before it takes the next page.
+// pte_fragment_alloc() (arch/powerpc/mm/pgtable-frag.c): the mm hands out the fragments of
+// one page in order before it takes the next page.
 TablePage* PageTableTree::alloc_table_page(unsigned level, int node, int cpu) {
   const LevelShape& shape = shapes_[level];
   Level& pool = pools_[level];
@@ -200,8 +223,10 @@ TablePage* PageTableTree::alloc_table_page(unsigned level, int node, int cpu) {
     }
     return page;
   }
-  const std::uint64_t bytes = std::max(shape.table_bytes * shape.tables_per_page, page_size_);
-  const auto order = static_cast<unsigned>(std::countr_zero(std::bit_ceil(bytes / page_size_)));
+  const std::uint64_t bytes =
+      std::max(shape.table_bytes * shape.tables_per_page, page_size_);
+  const auto order =
+      static_cast<unsigned>(std::countr_zero(std::bit_ceil(bytes / page_size_)));
   AllocRequest request;
   request.order = order;
   request.preferred_node = node;
@@ -238,13 +263,14 @@ void PageTableTree::release_page(TablePage* page, int cpu) {
   phys_.page(page->pfn).flags &= static_cast<std::uint16_t>(~Page::kTable);
   phys_.free_pages(page->pfn, page->order, cpu);
   table_pages_ -= std::uint64_t{1} << page->order;
-  // A task may still wait for the lock of the dead page (the kernel keeps it by RCU); it finds the
-  // entry changed and retries.  Then the last of them gives the page back.
+  // A task may still wait for the lock of the dead page (the kernel keeps it by RCU); it
+  // finds the entry changed and retries.  Then the last of them gives the page back.
   if (page->users == 0) pools_[page->level].free_pages.emplace_back(page);
 }
 
 void PageTableTree::put_lock_user(TablePage* page) {
-  if (--page->users == 0 && page->refs == 0) pools_[page->level].free_pages.emplace_back(page);
+  if (--page->users == 0 && page->refs == 0)
+    pools_[page->level].free_pages.emplace_back(page);
 }
 
 Table& PageTableTree::install(Table& parent, VirtAddr at, TablePage* page) {
@@ -253,7 +279,8 @@ Table& PageTableTree::install(Table& parent, VirtAddr at, TablePage* page) {
   FAULTLINE_CHECK(parent.entry[index].none());
   const VirtAddr start{parent.start.v + (index << shape.shift)};
   Table* table = new_table(parent.level + 1U, start, &parent, page);
-  set_index(parent, index, Pte{static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(table))});
+  set_index(parent, index,
+            Pte{static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(table))});
   bytes_ += shapes_[parent.level + 1U].counted_bytes();
   return *table;
 }
@@ -290,7 +317,8 @@ void PageTableTree::move_pmd(Table& from, VirtAddr old_at, Table& to, VirtAddr n
     table->start = VirtAddr{new_at.v & ~(shapes_[pmd_level()].entry_bytes() - 1)};
     last_pte_table_ = nullptr;
   } else if (from.deposit != nullptr) {
-    std::swap(from.deposit[shapes_[from.level].index(old_at)], to.deposit[shapes_[to.level].index(new_at)]);
+    std::swap(from.deposit[shapes_[from.level].index(old_at)],
+              to.deposit[shapes_[to.level].index(new_at)]);
   }
   set(to, new_at, entry);
   set(from, old_at, Pte{});

@@ -3,12 +3,13 @@
 // The page tables of one address space as a data structure: real multi-level tables by the
 // machine's geometry, without locks, costs or policy.
 //
-// Each table knows how many of its entries are in use and keeps one bit for each, so that walks over
-// ranges with little in them cost the host little, however large the range.  A PTE table that is
-// deposited under a huge page is only counted; it gets host memory when the huge page is split.
+// Each table knows how many of its entries are in use and keeps one bit for each, so that
+// walks over ranges with little in them cost the host little, however large the range.  A
+// PTE table that is deposited under a huge page is only counted; it gets host memory when
+// the huge page is split.
 //
-// Stands for: pgd_t … pte_t and the table allocators (arch/*/mm/pgtable*.c, pgalloc.h), with POWER's
-// and s390's fragments: several tables share one page, and that page's lock.
+// Stands for: pgd_t … pte_t and the table allocators (arch/*/mm/pgtable*.c, pgalloc.h),
+// with POWER's and s390's fragments: several tables share one page, and that page's lock.
 #pragma once
 
 #include <array>
@@ -27,15 +28,17 @@ class PhysMem;
 
 // One level as shifts and masks.
 struct LevelShape {
-  unsigned shift = 0;                 // an entry covers 1 << shift bytes
-  unsigned bits = 0;                  // log2 of entries
-  std::uint64_t table_bytes = 0;      // of memory; VmPTE counts entries only
+  unsigned shift = 0;             // an entry covers 1 << shift bytes
+  unsigned bits = 0;              // log2 of entries
+  std::uint64_t table_bytes = 0;  // of memory; VmPTE counts entries only
   std::uint64_t tables_per_page = 1;
   // What mm_inc_nr_ptes() and its sisters count: PTRS_PER_PTE * sizeof(pte_t).
   [[nodiscard]] std::uint64_t counted_bytes() const { return std::uint64_t{8} << bits; }
   [[nodiscard]] std::uint64_t entries() const { return std::uint64_t{1} << bits; }
   [[nodiscard]] std::uint64_t entry_bytes() const { return std::uint64_t{1} << shift; }
-  [[nodiscard]] std::uint64_t index(VirtAddr at) const { return (at.v >> shift) & (entries() - 1); }
+  [[nodiscard]] std::uint64_t index(VirtAddr at) const {
+    return (at.v >> shift) & (entries() - 1);
+  }
 };
 
 // The page (struct page, ptdesc) that one or more tables live in, with its spinlock.
@@ -43,21 +46,21 @@ struct TablePage {
   Pfn pfn;
   std::uint8_t order = 0;
   std::uint8_t level = 0;
-  std::uint32_t refs = 0;             // tables in it, and one while more may be handed out
-  std::uint32_t users = 0;            // tasks that hold or await its lock: it can't go away
-  std::uint64_t handed_out = 0;       // fragments so far
-  std::unique_ptr<SpinLock> lock;     // made at first use
+  std::uint32_t refs = 0;          // tables in it, and one while more may be handed out
+  std::uint32_t users = 0;         // tasks that hold or await its lock: it can't go away
+  std::uint64_t handed_out = 0;    // fragments so far
+  std::unique_ptr<SpinLock> lock;  // made at first use
 };
 
 struct Table {
   TablePage* page = nullptr;
-  Table* parent = nullptr;            // null for the top table
-  VirtAddr start;                     // first address that it maps
-  std::uint32_t used = 0;             // entries that are not none
+  Table* parent = nullptr;  // null for the top table
+  VirtAddr start;           // first address that it maps
+  std::uint32_t used = 0;   // entries that are not none
   std::uint8_t level = 0;
   Pte* entry = nullptr;
-  std::uint64_t* in_use = nullptr;    // one bit an entry
-  TablePage** deposit = nullptr;      // PMD level: the table deposited under each huge entry
+  std::uint64_t* in_use = nullptr;  // one bit an entry
+  TablePage** deposit = nullptr;    // PMD level: the table deposited under each huge entry
 };
 
 class PageTableTree {
@@ -101,7 +104,9 @@ class PageTableTree {
     return table.entry[shapes_[table.level].index(at)];
   }
   // Writes a leaf or an empty entry; keeps `used` and the bits.
-  void set(Table& table, VirtAddr at, Pte value) { set_index(table, shapes_[table.level].index(at), value); }
+  void set(Table& table, VirtAddr at, Pte value) {
+    set_index(table, shapes_[table.level].index(at), value);
+  }
   void set_index(Table& table, std::uint64_t index, Pte value);
   // All entries of an empty table at once: the same one, or one subpage after the other.
   enum class Fill : std::uint8_t { kSame, kSubpages };
@@ -110,16 +115,18 @@ class PageTableTree {
   static void clear_run(Table& table, std::uint64_t from, std::uint64_t to);
   [[nodiscard]] static Table* to_table(Pte entry);
 
-  // Where the first entry in use at or above `at` and below `end` of that level's tables begins;
-  // `end` if there is none.  Never answers below `at`.
+  // Where the first entry in use at or above `at` and below `end` of that level's tables
+  // begins; `end` if there is none.  Never answers below `at`.
   [[nodiscard]] VirtAddr next_in_use(VirtAddr at, VirtAddr end, unsigned level) const;
   // How many entries of the level's existing tables `range` covers.
   [[nodiscard]] std::uint64_t entries_in_existing_tables(Range range, unsigned level) const;
   // First used index of the table in [from, to); `to` if none.
-  [[nodiscard]] static std::uint64_t next_index(const Table& table, std::uint64_t from, std::uint64_t to);
+  [[nodiscard]] static std::uint64_t next_index(const Table& table, std::uint64_t from,
+                                                std::uint64_t to);
 
-  // A page for a new table of that level: a fragment of the mm's current page or a new page.
-  // Null if there is no memory.  Counted in pgtables_bytes from install or deposit on.
+  // A page for a new table of that level: a fragment of the mm's current page or a new
+  // page. Null if there is no memory.  Counted in pgtables_bytes from install or deposit
+  // on.
   [[nodiscard]] TablePage* alloc_table_page(unsigned level, int node, int cpu);
   void put_table_page(TablePage* page, int cpu);
   // Ends a task's interest in the page's lock (TablePage::users).
@@ -145,8 +152,10 @@ class PageTableTree {
   void recycle(Table* table);
   void free_below(Table& table);
   void release_page(TablePage* page, int cpu);
-  [[nodiscard]] VirtAddr next_below(const Table& table, VirtAddr at, VirtAddr end, unsigned level) const;
-  [[nodiscard]] std::uint64_t count_below(const Table& table, Range range, unsigned level) const;
+  [[nodiscard]] VirtAddr next_below(const Table& table, VirtAddr at, VirtAddr end,
+                                    unsigned level) const;
+  [[nodiscard]] std::uint64_t count_below(const Table& table, Range range,
+                                          unsigned level) const;
 
   PhysMem& phys_;
   std::uint64_t page_size_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which lock protects which table, tables made on the way down, and views that cost nothing.
+// Which lock protects which table, tables made on the way down, and views that cost
+// nothing.
 #include "kernel_model/mm/page_tables.h"
 
 #include <algorithm>
@@ -20,15 +21,18 @@ constexpr Centre kPteAlloc{"__pte_alloc", true};
 constexpr Centre kPmdAlloc{"__pmd_alloc", true};
 constexpr Centre kPudAlloc{"__pud_alloc", true};
 
-// CONFIG_ARCH_ENABLE_SPLIT_PMD_PTLOCK of this machine's kernel.  A PMD table that is the PGD itself
-// is never split (arm64: only with PGTABLE_LEVELS > 2).
+// CONFIG_ARCH_ENABLE_SPLIT_PMD_PTLOCK of this machine's kernel.  A PMD table that is the
+// PGD itself is never split (arm64: only with PGTABLE_LEVELS > 2).
 bool splits_pmd_ptlock(const Kernel& kernel) {
   const arch::Profile& profile = kernel.profile();
   if (profile.geometry.levels.size() <= 2) return false;
   switch (kernel.config().split_pmd_ptlock) {
-    case SplitPtlock::kYes: return true;
-    case SplitPtlock::kNo: return false;
-    case SplitPtlock::kByArch: break;
+    case SplitPtlock::kYes:
+      return true;
+    case SplitPtlock::kNo:
+      return false;
+    case SplitPtlock::kByArch:
+      break;
   }
   const std::string& since = profile.split_pmd_ptlock_since;
   return !since.empty() && kernel.version() >= KernelConfig::kernel_version(since);
@@ -52,8 +56,12 @@ const Centre& alloc_centre(const PageTableTree& tree, unsigned level) {
 }  // namespace
 
 PageTables::PageTables(Kernel& kernel, Mm& mm)
-    : kernel_(kernel), mm_(mm), geometry_(kernel.profile().geometry), costs_(kernel.profile().costs),
-      tree_(geometry_, kernel.phys()), rss_(mm, kernel.config().rss_stat, kernel.profile().cpus),
+    : kernel_(kernel),
+      mm_(mm),
+      geometry_(kernel.profile().geometry),
+      costs_(kernel.profile().costs),
+      tree_(geometry_, kernel.phys()),
+      rss_(mm, kernel.config().rss_stat, kernel.profile().cpus),
       split_pmd_ptlock_(splits_pmd_ptlock(kernel)),
       needs_{needed_bits(kernel, Access::kRead), needed_bits(kernel, Access::kWrite)},
       pmd_ptl_stats_(kernel.engine().locks().of("pmd_ptl")),
@@ -97,7 +105,8 @@ bool PageTables::hw_access(VirtAddr at, Access access) {
     if (table == nullptr) return false;
   }
   Pte& entry = table->entry[tree_.shape(table->level).index(at)];
-  if (!entry.is_leaf() || !entry.has_all(needs_[static_cast<std::size_t>(access)])) return false;
+  if (!entry.is_leaf() || !entry.has_all(needs_[static_cast<std::size_t>(access)]))
+    return false;
   entry = entry.with(bits);
   return true;
 }
@@ -105,18 +114,22 @@ bool PageTables::hw_access(VirtAddr at, Access access) {
 PageView PageTables::view_of(Pte entry, bool huge) const {
   PageView view;
   if (entry.none()) return view;
-  if (entry.has(Pte::kHugetlb)) view.kind = PageView::kHugetlb;
-  else if (entry.has(Pte::kGuard)) view.kind = PageView::kGuard;
-  else if (entry.has(Pte::kSwap)) view.kind = PageView::kSwap;
-  else if (entry.zero_page()) view.kind = huge ? PageView::kHugeZero : PageView::kZero;
-  else view.kind = huge ? PageView::kHuge : PageView::kBase;
+  if (entry.has(Pte::kHugetlb))
+    view.kind = PageView::kHugetlb;
+  else if (entry.has(Pte::kGuard))
+    view.kind = PageView::kGuard;
+  else if (entry.has(Pte::kSwap))
+    view.kind = PageView::kSwap;
+  else if (entry.zero_page())
+    view.kind = huge ? PageView::kHugeZero : PageView::kZero;
+  else
+    view.kind = huge ? PageView::kHuge : PageView::kBase;
   view.pfn = entry.pfn();
   view.writable = entry.has(Pte::kWrite);
   view.dirty = entry.has(Pte::kDirty);
   view.young = entry.has(Pte::kYoung);
   view.file = entry.has(Pte::kFile);
-  if (entry.maps_anon())
-    view.lazyfree = is_lazyfree(kernel_, entry.pfn()) && !view.dirty;
+  if (entry.maps_anon()) view.lazyfree = is_lazyfree(kernel_, entry.pfn()) && !view.dirty;
   return view;
 }
 
@@ -128,8 +141,8 @@ PageView PageTables::look(VirtAddr at) const {
   return view_of(tree_.get(*PageTableTree::to_table(entry), at), false);
 }
 
-void PageTables::for_each_present(Range range,
-                                  const std::function<void(Range, const PageView&)>& f) const {
+void PageTables::for_each_present(
+    Range range, const std::function<void(Range, const PageView&)>& f) const {
   const LevelShape& pte = tree_.shape(tree_.pte_level());
   VirtAddr at = range.start;
   while ((at = tree_.next_in_use(at, range.end, tree_.pmd_level())) < range.end) {
@@ -142,8 +155,9 @@ void PageTables::for_each_present(Range range,
     }
     const Table& table = *PageTableTree::to_table(entry);
     const std::uint64_t to = (std::min(range.end, pmd.end) - pmd.start) >> pte.shift;
-    for (std::uint64_t i = PageTableTree::next_index(table, (at - pmd.start) >> pte.shift, to); i < to;
-         i = PageTableTree::next_index(table, i, to)) {
+    for (std::uint64_t i =
+             PageTableTree::next_index(table, (at - pmd.start) >> pte.shift, to);
+         i < to; i = PageTableTree::next_index(table, i, to)) {
       const PageView view = view_of(table.entry[i], false);
       const std::uint64_t first = i;
       for (++i; i < to && !table.entry[i].none(); ++i) {
@@ -162,8 +176,8 @@ void PageTables::account_table_pages(std::uint64_t before) {
       static_cast<std::int64_t>(tree_.table_pages()) - static_cast<std::int64_t>(before);
 }
 
-// pte_alloc_one() and its sisters.  The table is cleared; on POWER (and s390) the mm's next fragment
-// is taken under page_table_lock (get_pte_from_cache()).
+// pte_alloc_one() and its sisters.  The table is cleared; on POWER (and s390) the mm's next
+// fragment is taken under page_table_lock (get_pte_from_cache()).
 TablePage* PageTables::alloc_table(Task& task, unsigned level) {
   task.charge(costs_.table_alloc + clear_time(costs_, tree_.shape(level).table_bytes));
   if (tree_.shape(level).tables_per_page > 1) {
@@ -189,8 +203,8 @@ void PageTables::free_table(Task& task, TablePage* page) {
   account_table_pages(before);
 }
 
-// __pte_alloc(), __pmd_alloc(), __pud_alloc() (mm/memory.c): the page first, then the lock, then
-// look again.
+// __pte_alloc(), __pmd_alloc(), __pud_alloc() (mm/memory.c): the page first, then the lock,
+// then look again.
 Table* PageTables::install_table(Task& task, Table& parent, VirtAddr at) {
   const unsigned level = parent.level + 1U;
   Scope scope(task, alloc_centre(tree_, level));
@@ -209,7 +223,8 @@ Table* PageTables::alloc_tables_to(Task& task, VirtAddr at, unsigned level) {
   while (table != nullptr && table->level < level) {
     const Pte entry = tree_.get(*table, at);
     if (entry.is_leaf()) return nullptr;
-    table = entry.is_table() ? PageTableTree::to_table(entry) : install_table(task, *table, at);
+    table =
+        entry.is_table() ? PageTableTree::to_table(entry) : install_table(task, *table, at);
   }
   return table;
 }
@@ -242,7 +257,7 @@ void PageTables::map_page_at_start(const Vma& vma, VirtAddr at, bool in_rss) {
   std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung;
   Pfn pfn{0};
   if ((vma.vm_flags & VM_PFNMAP) != 0) {
-    bits |= Pte::kZero;                // vdso, vvar: no page of the process's
+    bits |= Pte::kZero;  // vdso, vvar: no page of the process's
   } else if (vma.anonymous || (vma.vm_flags & VM_WRITE) != 0) {
     const auto page = kernel_.phys().alloc_pages({}, 0);
     FAULTLINE_CHECK(page.has_value());

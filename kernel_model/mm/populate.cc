@@ -37,7 +37,8 @@ Errno get_user_pages(Task& task, Mm& mm, Vma& vma, Range range, Access access) {
     while (!pages.accessible(at, access))
       if (const Errno error = faultin_page(task, mm, vma, at, access); error != Errno::kOk)
         return error;
-    // FOLL_TOUCH: what is written to is dirty, lazily freed or not.  Model: the entry is, not the page.
+    // FOLL_TOUCH: what is written to is dirty, lazily freed or not.  Model: the entry is,
+    // not the page.
     if (access == Access::kWrite) static_cast<void>(pages.hw_access(at, access));
     const PageView::Kind kind = pages.look(at).kind;
     const bool huge = kind == PageView::kHuge || kind == PageView::kHugeZero;

@@ -2,12 +2,12 @@
 //
 // One page-table entry in eight bytes, for every level.
 //
-// An entry is empty (0), a pointer to the next table (even), or a leaf (odd): a base page at the PTE
-// level, a huge page at the PMD level.  A leaf is either present, with the bits that hardware and
-// kernel keep, or a mark that is not (swap, guard, hugetlb).
+// An entry is empty (0), a pointer to the next table (even), or a leaf (odd): a base page
+// at the PTE level, a huge page at the PMD level.  A leaf is either present, with the bits
+// that hardware and kernel keep, or a mark that is not (swap, guard, hugetlb).
 //
-// Stands for: pte_t and pmd_t of every architecture.  Model: dirty and young are always kept by
-// hardware; no soft-dirty, no uffd bits.
+// Stands for: pte_t and pmd_t of every architecture.  Model: dirty and young are always
+// kept by hardware; no soft-dirty, no uffd bits.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ class Pte {
   enum Bits : std::uint64_t {
     kLeaf = 1 << 0,
     kPresent = 1 << 1,
-    kUser = 1 << 2,      // readable from user space; clear under PROT_NONE
+    kUser = 1 << 2,  // readable from user space; clear under PROT_NONE
     kWrite = 1 << 3,
     kDirty = 1 << 4,
     kYoung = 1 << 5,
-    kZero = 1 << 6,      // the (huge) zero page: not in RSS, never freed through a mapping
-    kFile = 1 << 7,      // page-cache page of a private file mapping
-    kGuard = 1 << 8,     // PTE_MARKER_GUARD
+    kZero = 1 << 6,   // the (huge) zero page: not in RSS, never freed through a mapping
+    kFile = 1 << 7,   // page-cache page of a private file mapping
+    kGuard = 1 << 8,  // PTE_MARKER_GUARD
     kSwap = 1 << 9,
     kHugetlb = 1 << 10,
   };
@@ -49,14 +49,21 @@ class Pte {
   [[nodiscard]] constexpr bool maps_anon() const {
     return (raw_ & (kPresent | kZero | kFile | kHugetlb)) == kPresent;
   }
-  [[nodiscard]] constexpr Pfn pfn() const { return {static_cast<std::uint32_t>(raw_ >> kPfnShift)}; }
+  [[nodiscard]] constexpr Pfn pfn() const {
+    return {static_cast<std::uint32_t>(raw_ >> kPfnShift)};
+  }
   [[nodiscard]] constexpr Pte with(std::uint64_t bits) const { return Pte{raw_ | bits}; }
-  [[nodiscard]] constexpr Pte without(std::uint64_t bits) const { return Pte{raw_ & ~bits}; }
+  [[nodiscard]] constexpr Pte without(std::uint64_t bits) const {
+    return Pte{raw_ & ~bits};
+  }
   [[nodiscard]] constexpr Pte at_subpage(std::uint64_t index) const {
     return Pte{raw_ + (index << kPfnShift)};
   }
-  [[nodiscard]] constexpr bool has_all(std::uint64_t bits) const { return (raw_ & bits) == bits; }
-  // What the kernel's rights ask for; hardware may ask for kYoung and kDirty, too (PageTables).
+  [[nodiscard]] constexpr bool has_all(std::uint64_t bits) const {
+    return (raw_ & bits) == bits;
+  }
+  // What the kernel's rights ask for; hardware may ask for kYoung and kDirty, too
+  // (PageTables).
   [[nodiscard]] static constexpr std::uint64_t rights(Access access) {
     return access == Access::kWrite ? kPresent | kUser | kWrite : kPresent | kUser;
   }

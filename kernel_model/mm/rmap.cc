@@ -2,8 +2,8 @@
 //
 // Map counts, references and the deferred-split rule.
 //
-// Two counts of a compound page live in its second and third struct page, as in the kernel: PMD
-// mappings (compound_mapcount) and pieces mapped by PTEs (nr_pages_mapped).
+// Two counts of a compound page live in its second and third struct page, as in the kernel:
+// PMD mappings (compound_mapcount) and pieces mapped by PTEs (nr_pages_mapped).
 #include "kernel_model/mm/rmap.h"
 
 #include <algorithm>
@@ -17,35 +17,50 @@
 namespace faultline::kernel {
 namespace {
 
-std::uint32_t& compound_mapcount_of(PhysMem& phys, Pfn head) { return phys.page({head.v + 1}).link; }
-std::uint32_t& nr_pages_mapped_of(PhysMem& phys, Pfn head) { return phys.page({head.v + 2}).link; }
+std::uint32_t& compound_mapcount_of(PhysMem& phys, Pfn head) {
+  return phys.page({head.v + 1}).link;
+}
+std::uint32_t& nr_pages_mapped_of(PhysMem& phys, Pfn head) {
+  return phys.page({head.v + 2}).link;
+}
 
-// Pieces carry state only from the first PMD split on: until then their struct pages are not touched.
-bool has_pieces(PhysMem& phys, Pfn head) { return (phys.page({head.v + 1}).flags & Page::kTail) != 0; }
+// Pieces carry state only from the first PMD split on: until then their struct pages are
+// not touched.
+bool has_pieces(PhysMem& phys, Pfn head) {
+  return (phys.page({head.v + 1}).flags & Page::kTail) != 0;
+}
 
 // All pieces at once, each mapped once or not at all; the counts in the first ones stay.
 void set_up_pieces(PhysMem& phys, Pfn head, std::uint16_t flags, std::int32_t mapcount) {
   Page& page = phys.page(head);
   const Page counts[] = {phys.page({head.v + 1}), phys.page({head.v + 2})};
-  const Page piece{.flags = flags, .order = page.order, .node = page.node, .mapcount = mapcount};
-  std::fill(&page + 1, &page + (std::size_t{1} << page.order), piece);   // the memory map is one array
+  const Page piece{
+      .flags = flags, .order = page.order, .node = page.node, .mapcount = mapcount};
+  std::fill(&page + 1, &page + (std::size_t{1} << page.order),
+            piece);  // the memory map is one array
   for (std::uint32_t i = 0; i < 2; ++i) {
     phys.page({head.v + 1 + i}).refcount = counts[i].refcount;
     phys.page({head.v + 1 + i}).link = counts[i].link;
   }
 }
 
-constexpr std::uint16_t kNewAnon = Page::kAnon | Page::kSwapbacked | Page::kLru | Page::kAnonExclusive;
+constexpr std::uint16_t kNewAnon =
+    Page::kAnon | Page::kSwapbacked | Page::kLru | Page::kAnonExclusive;
 
 // The index of a compound page, 64 bits in the reference counts that its pieces don't use.
 void set_up_counts(PhysMem& phys, Pfn head, std::uint64_t index) {
-  phys.page({head.v + 1}) = Page{.refcount = static_cast<std::int32_t>(index & 0xffff'ffff), .link = 0};
-  phys.page({head.v + 2}) = Page{.refcount = static_cast<std::int32_t>(index >> 32), .link = 0};
+  phys.page({head.v + 1}) =
+      Page{.refcount = static_cast<std::int32_t>(index & 0xffff'ffff), .link = 0};
+  phys.page({head.v + 2}) =
+      Page{.refcount = static_cast<std::int32_t>(index >> 32), .link = 0};
 }
 
-std::int64_t pages_of(const Page& head) { return std::int64_t{1} << head.order; }
+std::int64_t pages_of(const Page& head) {
+  return std::int64_t{1} << head.order;
+}
 
-// To 6.8 any unmapped piece queues the page, even the last one; from 6.12 only if others stay.
+// To 6.8 any unmapped piece queues the page, even the last one; from 6.12 only if others
+// stay.
 void queue_if_partial(Kernel& kernel, Pfn head, std::uint32_t still_mapped) {
   const bool any = kernel.config().deferred_split == DeferredSplitRule::kAnyUnmap;
   if (any || still_mapped > 0) queue_for_deferred_split(kernel, head);
@@ -55,12 +70,14 @@ void free_compound(Kernel& kernel, Pfn head, int cpu) {
   PhysMem& phys = kernel.phys();
   Page& page = phys.page(head);
   const unsigned order = page.order;
-  if ((page.flags & Page::kDeferredSplit) != 0) kernel.mm_shared().deferred_split.remove(head);
+  if ((page.flags & Page::kDeferredSplit) != 0)
+    kernel.mm_shared().deferred_split.remove(head);
   FAULTLINE_CHECK_EQ(page.mapcount, 0);
   page.flags = 0;
   if (order > 0) {
     FAULTLINE_CHECK_EQ(nr_pages_mapped_of(phys, head), 0U);
-    phys.page({head.v + 1}).flags = 0;   // has_pieces; what else the pieces' flags say is stale
+    phys.page({head.v + 1}).flags =
+        0;  // has_pieces; what else the pieces' flags say is stale
   }
   phys.free_pages(head, order, cpu);
 }
@@ -72,7 +89,8 @@ void queue_for_deferred_split(Kernel& kernel, Pfn head) {
   if ((page.flags & Page::kDeferredSplit) != 0) return;
   page.flags |= Page::kDeferredSplit;
   kernel.mm_shared().deferred_split.add(head);
-  if (page.order == kernel.profile().geometry.pmd_order()) ++kernel.vmstat().thp_deferred_split_page;
+  if (page.order == kernel.profile().geometry.pmd_order())
+    ++kernel.vmstat().thp_deferred_split_page;
 }
 
 void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn) {
@@ -130,10 +148,13 @@ void page_split_pmd_rmap(Kernel& kernel, Pfn head, bool dirty) {
   }
   nr_pages_mapped_of(phys, head) += newly_mapped;
   page.refcount += static_cast<std::int32_t>(pages) - 1;
-  if (--compound_mapcount_of(phys, head) == 0) --kernel.vmstat().nr_anon_transparent_hugepages;
+  if (--compound_mapcount_of(phys, head) == 0)
+    --kernel.vmstat().nr_anon_transparent_hugepages;
 }
 
-void page_remove_rmap_pte(Kernel& kernel, Pfn pfn) { page_remove_rmap_ptes(kernel, pfn, 1); }
+void page_remove_rmap_pte(Kernel& kernel, Pfn pfn) {
+  page_remove_rmap_ptes(kernel, pfn, 1);
+}
 
 void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages) {
   PhysMem& phys = kernel.phys();
@@ -160,7 +181,8 @@ void page_remove_rmap_pmd(Kernel& kernel, Pfn head) {
   --kernel.vmstat().nr_anon_transparent_hugepages;
   const std::uint32_t mapped = nr_pages_mapped_of(phys, head);
   kernel.vmstat().nr_anon_pages -= pages_of(phys.page(head)) - std::int64_t{mapped};
-  if (mapped > 0 && mapped < pages_of(phys.page(head))) queue_for_deferred_split(kernel, head);
+  if (mapped > 0 && mapped < pages_of(phys.page(head)))
+    queue_for_deferred_split(kernel, head);
 }
 
 std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs) {
@@ -180,7 +202,9 @@ Pfn compound_head(Kernel& kernel, Pfn pfn) {
   return {pfn.v & ~((1U << page.order) - 1)};
 }
 
-unsigned compound_order(Kernel& kernel, Pfn head) { return kernel.phys().page(head).order; }
+unsigned compound_order(Kernel& kernel, Pfn head) {
+  return kernel.phys().page(head).order;
+}
 
 std::uint32_t compound_mapcount(Kernel& kernel, Pfn head) {
   const bool compound = (kernel.phys().page(head).flags & Page::kHead) != 0;
@@ -203,7 +227,8 @@ bool is_exclusive(Kernel& kernel, Pfn pfn) {
 
 std::uint64_t page_index(Kernel& kernel, Pfn head) {
   const auto half = [&](std::uint32_t i) {
-    return std::uint64_t{static_cast<std::uint32_t>(kernel.phys().page({head.v + i}).refcount)};
+    return std::uint64_t{
+        static_cast<std::uint32_t>(kernel.phys().page({head.v + i}).refcount)};
   };
   return half(1) | half(2) << 32;
 }
@@ -213,15 +238,18 @@ std::int32_t total_mapcount(Kernel& kernel, Pfn head) {
   if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
   auto total = static_cast<std::int32_t>(compound_mapcount_of(phys, head));
   if (has_pieces(phys, head))
-    for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i) total += phys.page({head.v + i}).mapcount;
+    for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i)
+      total += phys.page({head.v + i}).mapcount;
   return total;
 }
 
 std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
   PhysMem& phys = kernel.phys();
   const Page was = phys.page(head);
-  if ((was.flags & Page::kDeferredSplit) != 0) kernel.mm_shared().deferred_split.remove(head);
-  constexpr std::uint16_t kOwn = Page::kHead | Page::kTail | Page::kDeferredSplit | Page::kAnonExclusive;
+  if ((was.flags & Page::kDeferredSplit) != 0)
+    kernel.mm_shared().deferred_split.remove(head);
+  constexpr std::uint16_t kOwn =
+      Page::kHead | Page::kTail | Page::kDeferredSplit | Page::kAnonExclusive;
   std::uint64_t freed = 0;
   for (std::uint32_t i = 0; i < 1U << was.order; ++i) {
     const Pfn pfn{head.v + i};
@@ -229,7 +257,9 @@ std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
     const auto exclusive = static_cast<std::uint16_t>(page.flags & Page::kAnonExclusive);
     const std::int32_t mapcount = page.mapcount;
     page = Page{.flags = static_cast<std::uint16_t>((was.flags & ~kOwn) | exclusive),
-                .node = was.node, .mapcount = mapcount, .refcount = mapcount};
+                .node = was.node,
+                .mapcount = mapcount,
+                .refcount = mapcount};
     if (mapcount > 0) continue;
     page.flags = 0;
     phys.free_pages(pfn, 0, cpu);

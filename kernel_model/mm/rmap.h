@@ -2,9 +2,10 @@
 //
 // The state of anonymous pages: who maps them, who holds them, when they are freed.
 //
-// A page is freed when its last reference goes.  Each mapping holds one: a base page's mapping one of
-// the page, each mapping of a piece of a compound page (PMD or PTE) one of its head.  So a huge page of
-// which one piece is still mapped stays whole: it can only be queued for a deferred split.
+// A page is freed when its last reference goes.  Each mapping holds one: a base page's
+// mapping one of the page, each mapping of a piece of a compound page (PMD or PTE) one of
+// its head.  So a huge page of which one piece is still mapped stays whole: it can only be
+// queued for a deferred split.
 //
 // Stands for: page_add_new_anon_rmap(), page_remove_rmap() (mm/rmap.c), put_page(), and the
 // mapping part of __split_huge_pmd_locked() (mm/huge_memory.c), v4.15-6.18.
@@ -21,18 +22,19 @@ struct Page;
 
 // A fresh base page, mapped by one PTE.
 void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn);
-// A fresh huge page, mapped by one PMD; `index` is where its first base page lies in its anonymous
-// mapping (linear_page_index()).
+// A fresh huge page, mapped by one PMD; `index` is where its first base page lies in its
+// anonymous mapping (linear_page_index()).
 void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index);
-// One more mapping, by fork: of a base page or piece, or of a huge page by a PMD.  The page is no
-// longer anybody's alone.
+// One more mapping, by fork: of a base page or piece, or of a huge page by a PMD.  The page
+// is no longer anybody's alone.
 void page_dup_rmap_pte(Kernel& kernel, Pfn pfn);
 void page_dup_rmap_pmd(Kernel& kernel, Pfn head);
 // A huge page's PMD mapping becomes one PTE mapping of each of its pages.
 void page_split_pmd_rmap(Kernel& kernel, Pfn head, bool dirty);
 // The PTE mapping of a base page, or of one piece of a compound page, goes.
 void page_remove_rmap_pte(Kernel& kernel, Pfn pfn);
-// `pages` PTE mappings of consecutive pieces of one compound page go together (folio batching, 6.9+).
+// `pages` PTE mappings of consecutive pieces of one compound page go together (folio
+// batching, 6.9+).
 void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages);
 // The PMD mapping of a huge page goes.
 void page_remove_rmap_pmd(Kernel& kernel, Pfn head);
@@ -40,8 +42,8 @@ void page_remove_rmap_pmd(Kernel& kernel, Pfn head);
 // deferred_split_huge_page(): nothing if it is queued already.
 void queue_for_deferred_split(Kernel& kernel, Pfn head);
 
-// References go; the page (or its whole compound page) is freed with the last.  Answers how many base
-// pages were freed.  The caller has synchronised.
+// References go; the page (or its whole compound page) is freed with the last.  Answers how
+// many base pages were freed.  The caller has synchronised.
 std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs = 1);
 
 // PageAnonExclusive: only this mapping of the page exists, as far as forks are concerned.
@@ -49,8 +51,9 @@ std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs = 1)
 [[nodiscard]] std::uint64_t page_index(Kernel& kernel, Pfn head);
 // total_mapcount(): PTE mappings of all pieces and PMD mappings.
 [[nodiscard]] std::int32_t total_mapcount(Kernel& kernel, Pfn head);
-// __split_huge_page(): a compound page with no PMD mapping becomes single pages, each with the state
-// and the references of its own mappings; unmapped ones are freed.  Answers how many were.
+// __split_huge_page(): a compound page with no PMD mapping becomes single pages, each with
+// the state and the references of its own mappings; unmapped ones are freed.  Answers how
+// many were.
 std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu);
 [[nodiscard]] Pfn compound_head(Kernel& kernel, Pfn pfn);
 [[nodiscard]] unsigned compound_order(Kernel& kernel, Pfn head);

@@ -12,13 +12,16 @@
 namespace faultline::kernel {
 namespace {
 
-constexpr unsigned kTaskRssEventsThresh = 64;   // TASK_RSS_EVENTS_THRESH, mm/memory.c
+constexpr unsigned kTaskRssEventsThresh = 64;  // TASK_RSS_EVENTS_THRESH, mm/memory.c
 
 }  // namespace
 
 // percpu_counter_batch = max(32, 2 * online CPUs) (lib/percpu_counter.c).
 RssStat::RssStat(Mm& mm, RssStatRule rule, unsigned cpus)
-    : mm_(mm), rule_(rule), batch_(std::max(32U, 2 * cpus)), cpus_(rule == RssStatRule::kPercpu ? cpus : 0) {}
+    : mm_(mm),
+      rule_(rule),
+      batch_(std::max(32U, 2 * cpus)),
+      cpus_(rule == RssStatRule::kPercpu ? cpus : 0) {}
 
 RssStat::Cache& RssStat::add_task(Task& task) {
   if (task.id() >= tasks_.size()) tasks_.resize(task.id() + 1);
@@ -31,9 +34,12 @@ RssStat::Cache& RssStat::add_task(Task& task) {
 
 std::uint64_t& RssStat::counter(RssKind kind) {
   switch (kind) {
-    case RssKind::kAnon: return mm_.rss_anon;
-    case RssKind::kFile: return mm_.rss_file;
-    case RssKind::kShmem: break;
+    case RssKind::kAnon:
+      return mm_.rss_anon;
+    case RssKind::kFile:
+      return mm_.rss_file;
+    case RssKind::kShmem:
+      break;
   }
   return mm_.rss_shmem;
 }
@@ -78,8 +84,10 @@ void RssStat::add_fast(Task& task, RssKind kind, std::int64_t pages) {
 }
 
 void RssStat::add(Task& task, RssKind kind, std::int64_t pages) {
-  if (rule_ == RssStatRule::kPercpu) add_fast(task, kind, pages);
-  else change(kind, pages);
+  if (rule_ == RssStatRule::kPercpu)
+    add_fast(task, kind, pages);
+  else
+    change(kind, pages);
 }
 
 void RssStat::sync(Task& task) {
@@ -108,8 +116,12 @@ std::uint64_t RssStat::shown_total() const {
   return shown(RssKind::kAnon) + shown(RssKind::kFile) + shown(RssKind::kShmem);
 }
 
-void RssStat::update_hiwater() { hiwater_shown_ = hiwater_shown(); }
+void RssStat::update_hiwater() {
+  hiwater_shown_ = hiwater_shown();
+}
 
-std::uint64_t RssStat::hiwater_shown() const { return std::max(hiwater_shown_, shown_total()); }
+std::uint64_t RssStat::hiwater_shown() const {
+  return std::max(hiwater_shown_, shown_total());
+}
 
 }  // namespace faultline::kernel

@@ -17,21 +17,23 @@ namespace {
 constexpr Centre kSplitHugePage{"split_huge_page_to_list", true};
 constexpr Centre kDeferredSplitScan{"deferred_split_scan", true};
 
-// unmap_page(): PMD mappings become PTE mappings, and those migration entries.  On the way the page
-// looks partially unmapped: to 6.8 that queues it (and counts), whoever maps it; from 6.12 only one
-// that PTEs map already, since its PMD would go in one step.
+// unmap_page(): PMD mappings become PTE mappings, and those migration entries.  On the way
+// the page looks partially unmapped: to 6.8 that queues it (and counts), whoever maps it;
+// from 6.12 only one that PTEs map already, since its PMD would go in one step.
 void unmap_page(Task& task, Kernel& kernel, Pfn head) {
   const bool by_pmd = compound_mapcount(kernel, head) > 0;
   for_each_place_of(kernel, head, [&](Mm& mm, Vma&, Range range) {
     const Pte entry = mm.pages().tree().leaf_at(range.start);
-    if (entry.present() && entry.pfn() == head && entry.maps_anon() && mm.pages().maps_huge(range.start))
+    if (entry.present() && entry.pfn() == head && entry.maps_anon() &&
+        mm.pages().maps_huge(range.start))
       mm.pages().split_huge_pmd(task, range.start);
   });
   const bool any = kernel.config().deferred_split == DeferredSplitRule::kAnyUnmap;
   if (any || !by_pmd) queue_for_deferred_split(kernel, head);
 }
 
-// Unmapping, copying of struct pages, mapping again: an entry of each base page is written twice.
+// Unmapping, copying of struct pages, mapping again: an entry of each base page is written
+// twice.
 Duration split_cost(const Kernel& kernel, std::uint64_t pages) {
   const arch::Costs& costs = kernel.profile().costs;
   return (costs.pte_clear + costs.pte_set) * static_cast<std::int64_t>(pages);
@@ -44,7 +46,8 @@ bool split_failed(Kernel& kernel) {
 
 }  // namespace
 
-void for_each_place_of(Kernel& kernel, Pfn head, const std::function<void(Mm&, Vma&, Range)>& f) {
+void for_each_place_of(Kernel& kernel, Pfn head,
+                       const std::function<void(Mm&, Vma&, Range)>& f) {
   const unsigned shift = kernel.profile().geometry.page_shift;
   const std::uint64_t first = page_index(kernel, head);
   const std::uint64_t end = first + (std::uint64_t{1} << compound_order(kernel, head));
@@ -64,13 +67,14 @@ bool split_huge_page(Task& task, Kernel& kernel, Pfn head, std::int32_t extra_re
   Scope scope(task, kSplitHugePage);
   task.sync();
   const auto held_by_others = [&] {
-    return kernel.phys().page(head).refcount != total_mapcount(kernel, head) + extra_references;
+    return kernel.phys().page(head).refcount !=
+           total_mapcount(kernel, head) + extra_references;
   };
-  if (held_by_others()) return split_failed(kernel);        // can_split_huge_page()
+  if (held_by_others()) return split_failed(kernel);  // can_split_huge_page()
   unmap_page(task, kernel, head);
   task.charge(split_cost(kernel, std::uint64_t{1} << compound_order(kernel, head)));
   task.sync();
-  if (held_by_others()) return split_failed(kernel);        // page_ref_freeze()
+  if (held_by_others()) return split_failed(kernel);  // page_ref_freeze()
   const bool counts = compound_order(kernel, head) == kernel.profile().geometry.pmd_order();
   const std::uint64_t freed = break_up_compound(kernel, head, task.cpu());
   task.charge(kernel.profile().costs.page_free * static_cast<std::int64_t>(freed));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Breaking a compound page up into single pages, and the shrinker that does so under reclaim.
+// Breaking a compound page up into single pages, and the shrinker that does so under
+// reclaim.
 //
-// A split of the mapping (__split_huge_pmd) frees nothing.  A split of the page does: pieces that nobody
-// maps any more become free memory.  It needs every mapping of the page to be undone first, so it is
-// the heavier of the two, and fails if somebody holds another reference.
+// A split of the mapping (__split_huge_pmd) frees nothing.  A split of the page does:
+// pieces that nobody maps any more become free memory.  It needs every mapping of the page
+// to be undone first, so it is the heavier of the two, and fails if somebody holds another
+// reference.
 //
 // Stands for: split_huge_page(), deferred_split_scan() (mm/huge_memory.c, v4.15-6.18).
 #pragma once
@@ -21,15 +23,18 @@ class Kernel;
 class Mm;
 struct Vma;
 
-// rmap_walk(): each place where a piece of the compound page may be mapped: the part of the address
-// space of each process that its index belongs to.
-void for_each_place_of(Kernel& kernel, Pfn head, const std::function<void(Mm&, Vma&, Range)>& f);
+// rmap_walk(): each place where a piece of the compound page may be mapped: the part of the
+// address space of each process that its index belongs to.
+void for_each_place_of(Kernel& kernel, Pfn head,
+                       const std::function<void(Mm&, Vma&, Range)>& f);
 
-// True if the page is single pages now.  `extra_references`: those that the caller knows of.
-bool split_huge_page(Task& task, Kernel& kernel, Pfn head, std::int32_t extra_references = 0);
+// True if the page is single pages now.  `extra_references`: those that the caller knows
+// of.
+bool split_huge_page(Task& task, Kernel& kernel, Pfn head,
+                     std::int32_t extra_references = 0);
 
-// Splits up to `pages` queued huge pages, oldest first; answers how many base pages that freed.
-// Those that fail go back to the end of the queue.
+// Splits up to `pages` queued huge pages, oldest first; answers how many base pages that
+// freed. Those that fail go back to the end of the queue.
 std::uint64_t deferred_split_scan(Task& task, Kernel& kernel, std::uint64_t pages);
 
 }  // namespace faultline::kernel

@@ -2,12 +2,14 @@
 //
 // Unmapping a range of pages: munmap, MADV_DONTNEED, exit.
 //
-// A huge page inside the range goes whole; one that the range's edge cuts is split first and loses
-// only the covered pieces, which frees nothing until its last piece goes.  MADV_DONTNEED may free
-// the PTE table that it leaves empty, so that the next fault can be a huge one again (PT_RECLAIM).
+// A huge page inside the range goes whole; one that the range's edge cuts is split first
+// and loses only the covered pieces, which frees nothing until its last piece goes.
+// MADV_DONTNEED may free the PTE table that it leaves empty, so that the next fault can be
+// a huge one again (PT_RECLAIM).
 //
-// Stands for: unmap_page_range(), zap_pmd_range(), zap_pte_range() (mm/memory.c), zap_huge_pmd()
-// (mm/huge_memory.c), v4.15-6.18; try_to_free_pte() (mm/pt_reclaim.c, v6.14-6.18).
+// Stands for: unmap_page_range(), zap_pmd_range(), zap_pte_range() (mm/memory.c),
+// zap_huge_pmd() (mm/huge_memory.c), v4.15-6.18; try_to_free_pte() (mm/pt_reclaim.c,
+// v6.14-6.18).
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
@@ -25,11 +27,14 @@ struct ZapCounts {
   std::int64_t anon = 0, file = 0, cleared = 0;
 };
 
-// Neighbouring pieces of one compound page go together: the end of the run that starts at `first`.
-std::uint64_t end_of_run(const Table& table, std::uint64_t first, std::uint64_t to, Kernel& kernel) {
+// Neighbouring pieces of one compound page go together: the end of the run that starts at
+// `first`.
+std::uint64_t end_of_run(const Table& table, std::uint64_t first, std::uint64_t to,
+                         Kernel& kernel) {
   const Pfn pfn = table.entry[first].pfn();
   const Pfn head = compound_head(kernel, pfn);
-  const std::uint64_t left = head.v + (std::uint64_t{1} << compound_order(kernel, head)) - pfn.v;
+  const std::uint64_t left =
+      head.v + (std::uint64_t{1} << compound_order(kernel, head)) - pfn.v;
   const std::uint64_t end = std::min(to, first + left);
   std::uint64_t index = first + 1;
   while (index < end && table.entry[index].maps_anon() &&
@@ -39,8 +44,9 @@ std::uint64_t end_of_run(const Table& table, std::uint64_t first, std::uint64_t 
 }
 
 // Clears entries [index, to) until the gather is full; answers where it stopped.
-std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index, std::uint64_t to,
-                          MmuGather& tlb, Kernel& kernel, ZapCounts& counts) {
+std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index,
+                          std::uint64_t to, MmuGather& tlb, Kernel& kernel,
+                          ZapCounts& counts) {
   const bool keeps_guards = tlb.why() != ZapFor::kUnmap;
   for (index = PageTableTree::next_index(table, index, to); index < to && !tlb.full();) {
     const Pte entry = table.entry[index];
@@ -76,7 +82,8 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
   Scope scope(task, kUnmapPageRange);
   task.sync();
   kernel_.mm_shared().lru.lru_add_drain(task.cpu());
-  const auto walked = static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
+  const auto walked =
+      static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
   task.charge(costs_.pmd_walk * walked);
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
   if (at == range.end) return false;
@@ -145,17 +152,17 @@ void PageTables::zap_pte_range(MmuGather& tlb, Range range) {
     Table* table = tree_.find_pte_table(at);
     if (table == nullptr || table->used == 0) return;
     Ptl lock(task, *this, table->page);
-    if (tree_.find_pte_table(at) != table) continue;   // freed or collapsed while we waited
+    if (tree_.find_pte_table(at) != table) continue;  // freed or collapsed while we waited
     ZapCounts counts;
     const std::uint64_t to = ((range.end - table->start) >> shape.shift);
-    const std::uint64_t stopped =
-        zap_entries(tree_, *table, (at - table->start) >> shape.shift, to, tlb, kernel_, counts);
+    const std::uint64_t stopped = zap_entries(
+        tree_, *table, (at - table->start) >> shape.shift, to, tlb, kernel_, counts);
     at = table->start + (stopped << shape.shift);
     if (counts.cleared == 0) return;
     ++mm_.process().access_generation;
     tlb.unmapped();
     task.charge(costs_.pte_clear * counts.cleared);
-    rss_.sync(task);                                   // add_mm_rss_vec()
+    rss_.sync(task);  // add_mm_rss_vec()
     if (counts.anon != 0) rss_.add(task, RssKind::kAnon, -counts.anon);
     if (counts.file != 0) rss_.add(task, RssKind::kFile, -counts.file);
     lock.unlock();

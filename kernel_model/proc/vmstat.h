@@ -14,7 +14,8 @@ namespace faultline::kernel {
   X(pgalloc_normal)                                                                      \
   X(pgfree)                                                                              \
   X(pgfault)                                                                             \
-  X(pgmajfault) X(pglazyfree) X(pglazyfreed) X(thp_fault_alloc) X(thp_fault_fallback)    \
+  X(pgmajfault)                                                                          \
+  X(pglazyfree) X(pglazyfreed) X(thp_fault_alloc) X(thp_fault_fallback)                  \
       X(thp_fault_fallback_charge) X(thp_collapse_alloc) X(thp_collapse_alloc_failed)    \
           X(thp_split_page) X(thp_split_page_failed) X(thp_deferred_split_page)          \
               X(thp_underused_split_page) X(thp_split_pmd) X(thp_zero_page_alloc)        \

@@ -86,7 +86,8 @@ void HugePageSplit(benchmark::State& state) {
       user_access(task, process, huge, Access::kWrite);
       sys_madvise(task, process, huge, 65536, Madvise::kDontneed);
       sys_munmap(task, process, at, 1 << 30);
-      if (sys_mmap(task, process, at, 1 << 30, kRw, kAnon | kMapFixed).value() != at) std::abort();
+      if (sys_mmap(task, process, at, 1 << 30, kRw, kAnon | kMapFixed).value() != at)
+        std::abort();
     }
   });
   state.SetItemsProcessed(state.iterations());
@@ -96,7 +97,8 @@ BENCHMARK(HugePageSplit);
 void ZapOfAnEmpty128GiB(benchmark::State& state) {
   run("x86-4k", ThpEnabled::kNever, [&](Task& task, Process& process) {
     constexpr std::uint64_t kBytes = std::uint64_t{128} << 30;
-    const VirtAddr at = sys_mmap(task, process, {}, kBytes, kRw, kAnon | kMapNoreserve).value();
+    const VirtAddr at =
+        sys_mmap(task, process, {}, kBytes, kRw, kAnon | kMapNoreserve).value();
     for (auto _ : state) sys_madvise(task, process, at, kBytes, Madvise::kDontneed);
   });
   state.SetItemsProcessed(state.iterations());

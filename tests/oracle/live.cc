@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The live kernel's side.  Each program gets a runner: a forked process that does nothing but read an
-// operation from a pipe, make the call, and answer; processes that the program forks are runners,
-// too.  This process only looks, through /proc/PID/{smaps,pagemap,mem}.
+// The live kernel's side.  Each program gets a runner: a forked process that does nothing
+// but read an operation from a pipe, make the call, and answer; processes that the program
+// forks are runners, too.  This process only looks, through /proc/PID/{smaps,pagemap,mem}.
 //
-// A runner's own page faults must not be counted: its code, stack and buffers are warmed first and
-// after each fork, and minflt is read directly around the call.
+// A runner's own page faults must not be counted: its code, stack and buffers are warmed
+// first and after each fork, and minflt is read directly around the call.
 #include <fcntl.h>
-#include <limits.h>
 #include <fmt/format.h>
+#include <limits.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -26,9 +26,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 
 #include "tests/oracle/outcome.h"
+#include "tests/oracle/smaps.h"
 
 namespace faultline::oracle {
 namespace {
@@ -39,7 +39,7 @@ struct alignas(4096) RunnerState {
   volatile sig_atomic_t signal;
   std::array<unsigned char, kWindowBytes / 4096 + 16> vec;
 };
-RunnerState g_runner;   // of this process, when it is a runner
+RunnerState g_runner;  // of this process, when it is a runner
 
 void on_fault(int number) {
   g_runner.signal = number;
@@ -68,22 +68,35 @@ long make_call(const Op& op) {
   const unsigned long at = kWindowStart + op.off;
   switch (op.call) {
     case Call::kMmap:
-      return raw(SYS_mmap, at, op.len, op.prot, op.flags | MAP_ANONYMOUS, static_cast<unsigned long>(-1), 0);
-    case Call::kMunmap: return raw(SYS_munmap, at, op.len);
-    case Call::kMprotect: return raw(SYS_mprotect, at, op.len, op.prot);
-    case Call::kMadvise: return raw(SYS_madvise, at, op.len, static_cast<unsigned long>(op.advice));
-    case Call::kMremap: return raw(SYS_mremap, at, op.len, op.new_len, op.flags, kWindowStart + op.new_off);
-    case Call::kMlock: return raw(SYS_mlock, at, op.len);
-    case Call::kMunlock: return raw(SYS_munlock, at, op.len);
-    case Call::kMincore: return raw(SYS_mincore, at, op.len, reinterpret_cast<unsigned long>(g_runner.vec.data()));
-    default: return -ENOSYS;
+      return raw(SYS_mmap, at, op.len, op.prot, op.flags | MAP_ANONYMOUS,
+                 static_cast<unsigned long>(-1), 0);
+    case Call::kMunmap:
+      return raw(SYS_munmap, at, op.len);
+    case Call::kMprotect:
+      return raw(SYS_mprotect, at, op.len, op.prot);
+    case Call::kMadvise:
+      return raw(SYS_madvise, at, op.len, static_cast<unsigned long>(op.advice));
+    case Call::kMremap:
+      return raw(SYS_mremap, at, op.len, op.new_len, op.flags, kWindowStart + op.new_off);
+    case Call::kMlock:
+      return raw(SYS_mlock, at, op.len);
+    case Call::kMunlock:
+      return raw(SYS_munlock, at, op.len);
+    case Call::kMincore:
+      return raw(SYS_mincore, at, op.len,
+                 reinterpret_cast<unsigned long>(g_runner.vec.data()));
+    default:
+      return -ENOSYS;
   }
 }
 
 void touch(const Op& op) {
-  volatile unsigned char* p = reinterpret_cast<unsigned char*>((kWindowStart + op.off) & ~std::uint64_t{4095});
-  if (op.call == Call::kWrite) *p = op.value;
-  else static_cast<void>(*p);
+  volatile unsigned char* p =
+      reinterpret_cast<unsigned char*>((kWindowStart + op.off) & ~std::uint64_t{4095});
+  if (op.call == Call::kWrite)
+    *p = op.value;
+  else
+    static_cast<void>(*p);
 }
 
 unsigned long minflt() {
@@ -99,8 +112,10 @@ OpOutcome run_here(const Op& op) {
   const unsigned long before = minflt();
   long r = 0;
   if (sigsetjmp(g_runner.jump, 0) == 0) {
-    if (access) touch(op);
-    else r = make_call(op);
+    if (access)
+      touch(op);
+    else
+      r = make_call(op);
   }
   out.minflt = minflt() - before;
   out.signal = g_runner.signal;
@@ -120,10 +135,12 @@ void warm() {
   }
   volatile char stack[32768];
   for (std::size_t i = 0; i < sizeof stack; i += 1024) stack[i] = 1;
-  // Each call once with nothing to do, and an access that faults on nothing, far outside the window.
+  // Each call once with nothing to do, and an access that faults on nothing, far outside
+  // the window.
   for (int i = 0; i < 2; ++i) {
-    for (const Call call : {Call::kMmap, Call::kMunmap, Call::kMprotect, Call::kMadvise, Call::kMremap,
-                            Call::kMlock, Call::kMunlock, Call::kMincore, Call::kRead, Call::kWrite}) {
+    for (const Call call :
+         {Call::kMmap, Call::kMunmap, Call::kMprotect, Call::kMadvise, Call::kMremap,
+          Call::kMlock, Call::kMunlock, Call::kMincore, Call::kRead, Call::kWrite}) {
       Op op;
       op.call = call;
       op.off = kWindowBytes + (512 << 20) + 1;
@@ -151,8 +168,10 @@ OpOutcome fork_here(const std::array<Pipes, kMaxProcs>& pipes, unsigned child) {
   Op op;
   while (::read(mine.command[0], &op, sizeof op) == static_cast<ssize_t>(sizeof op)) {
     if (op.call == Call::kExit) _exit(0);
-    const OpOutcome out = op.call == Call::kFork ? fork_here(pipes, op.value) : run_here(op);
-    if (::write(mine.answer[1], &out, sizeof out) != static_cast<ssize_t>(sizeof out)) _exit(1);
+    const OpOutcome out =
+        op.call == Call::kFork ? fork_here(pipes, op.value) : run_here(op);
+    if (::write(mine.answer[1], &out, sizeof out) != static_cast<ssize_t>(sizeof out))
+      _exit(1);
   }
   _exit(0);
 }
@@ -162,67 +181,21 @@ std::string read_proc(pid_t pid, const char* file) {
   const int fd = ::open(fmt::format("/proc/{}/{}", pid, file).c_str(), O_RDONLY);
   if (fd < 0) return text;
   char buffer[65536];
-  for (ssize_t n; (n = ::read(fd, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(n));
   ::close(fd);
   return text;
-}
-
-// VmFlags that a program can see a difference by.
-bool known_flag(std::string_view f) {
-  static constexpr std::array<std::string_view, 14> kKnown = {
-      "rd", "wr", "ex", "sh", "lo", "ac", "nr", "ht", "hg", "nh", "dc", "wf", "dd", "gd"};
-  return std::find(kKnown.begin(), kKnown.end(), f) != kKnown.end();
-}
-
-std::string known_flags(const std::string& line) {
-  std::istringstream in(line);
-  std::vector<std::string> flags;
-  for (std::string f; in >> f;)
-    if (known_flag(f)) flags.push_back(f);
-  std::sort(flags.begin(), flags.end());
-  std::string out;
-  for (const std::string& f : flags) out += f + " ";
-  return out;
-}
-
-std::vector<VmaState> parse_smaps(const std::string& text) {
-  std::vector<VmaState> vmas;
-  VmaState* vma = nullptr;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    unsigned long start = 0, end = 0;
-    char perms[8] = "";
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &start, &end, perms) == 3) {
-      vma = nullptr;
-      if (end <= kWindowStart || start >= kWindowStart + kWindowBytes) continue;
-      vmas.push_back({});
-      vma = &vmas.back();
-      vma->start = start - kWindowStart;
-      vma->end = end - kWindowStart;
-      vma->perms = perms;
-      continue;
-    }
-    if (vma == nullptr) continue;
-    const std::size_t colon = line.find(':');
-    const std::string key = line.substr(0, colon);
-    const std::string rest = line.substr(colon + 1);
-    const auto kb = [&] { return std::strtoull(rest.c_str(), nullptr, 10); };
-    if (key == "Rss") vma->rss = kb();
-    else if (key == "Anonymous") vma->anonymous = kb();
-    else if (key == "LazyFree") vma->lazyfree = kb();
-    else if (key == "AnonHugePages") vma->anon_huge = kb();
-    else if (key == "VmFlags") vma->flags = known_flags(rest);
-  }
-  return vmas;
 }
 
 class Live final : public Side {
  public:
   Live() {
     for (Pipes& p : pipes_)
-      if (::pipe2(p.command, O_CLOEXEC) != 0 || ::pipe2(p.answer, O_CLOEXEC) != 0) std::abort();
+      if (::pipe2(p.command, O_CLOEXEC) != 0 || ::pipe2(p.answer, O_CLOEXEC) != 0)
+        std::abort();
     if (g_drain == nullptr)
-      g_drain = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      g_drain =
+          ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     std::fflush(nullptr);
     pids_[0] = ::fork();
     if (pids_[0] == 0) {
@@ -241,7 +214,8 @@ class Live final : public Side {
       if (pid > 0) ::kill(pid, SIGKILL);
     ::waitpid(pids_[0], nullptr, 0);
     for (const Pipes& p : pipes_)
-      for (const int fd : {p.command[0], p.command[1], p.answer[0], p.answer[1]}) ::close(fd);
+      for (const int fd : {p.command[0], p.command[1], p.answer[0], p.answer[1]})
+        ::close(fd);
   }
 
   OpOutcome run(const Op& op) override {
@@ -254,7 +228,7 @@ class Live final : public Side {
     OpOutcome out = answer(op.proc);
     if (op.call == Call::kFork) {
       pids_[op.value] = static_cast<pid_t>(out.result);
-      static_cast<void>(answer(op.value));   // the child is warm
+      static_cast<void>(answer(op.value));  // the child is warm
       out.result = 0;
       forked_ = true;
     }
@@ -283,22 +257,28 @@ class Live final : public Side {
     action.sa_flags = SA_NODEFER;
     sigaction(SIGSEGV, &action, nullptr);
     sigaction(SIGBUS, &action, nullptr);
-    signal(SIGCHLD, SIG_IGN);    // children are reaped by the kernel
+    signal(SIGCHLD, SIG_IGN);  // children are reaped by the kernel
   }
-  static bool zombie(pid_t pid) { return read_proc(pid, "stat").find(") Z") != std::string::npos; }
+  static bool zombie(pid_t pid) {
+    return read_proc(pid, "stat").find(") Z") != std::string::npos;
+  }
 
   void send(const Op& op) {
-    if (::write(pipes_[op.proc].command[1], &op, sizeof op) != static_cast<ssize_t>(sizeof op)) std::abort();
+    if (::write(pipes_[op.proc].command[1], &op, sizeof op) !=
+        static_cast<ssize_t>(sizeof op))
+      std::abort();
   }
   OpOutcome answer(unsigned proc) {
     OpOutcome out;
-    if (::read(pipes_[proc].answer[0], &out, sizeof out) != static_cast<ssize_t>(sizeof out)) {
+    if (::read(pipes_[proc].answer[0], &out, sizeof out) !=
+        static_cast<ssize_t>(sizeof out)) {
       fmt::print(stderr, "oracle: the runner of p{} died\n", proc);
       std::abort();
     }
     return out;
   }
-  // MADV_FREE marks pages in per-CPU batches; an madvise(MADV_FREE) of nothing of ours empties the batch.
+  // MADV_FREE marks pages in per-CPU batches; an madvise(MADV_FREE) of nothing of ours
+  // empties the batch.
   void drain(unsigned proc) {
     Op op{.call = Call::kMadvise, .proc = proc};
     op.off = reinterpret_cast<std::uint64_t>(g_drain) - kWindowStart;
@@ -309,25 +289,33 @@ class Live final : public Side {
   }
 
   void look_at_pages(unsigned proc, ProcState& state) {
-    const int pagemap = ::open(fmt::format("/proc/{}/pagemap", pids_[proc]).c_str(), O_RDONLY);
-    std::vector<std::uint64_t> readable;   // addresses of present pages whose contents can be read
+    const int pagemap =
+        ::open(fmt::format("/proc/{}/pagemap", pids_[proc]).c_str(), O_RDONLY);
+    std::vector<std::uint64_t>
+        readable;  // addresses of present pages whose contents can be read
     for (const VmaState& vma : state.vmas) {
       const std::size_t pages = (vma.end - vma.start) / 4096;
       std::vector<std::uint64_t> entries(pages);
       const auto at = static_cast<off_t>((kWindowStart + vma.start) / 4096 * 8);
-      if (::pread(pagemap, entries.data(), pages * 8, at) != static_cast<ssize_t>(pages * 8)) std::abort();
+      if (::pread(pagemap, entries.data(), pages * 8, at) !=
+          static_cast<ssize_t>(pages * 8))
+        std::abort();
       for (std::size_t i = 0; i < pages; ++i) {
         const bool present = (entries[i] >> 63) != 0;
         state.pages += present ? 'p' : '.';
-        if (present && vma.perms[0] == 'r') readable.push_back(kWindowStart + vma.start + i * 4096);
+        if (present && vma.perms[0] == 'r')
+          readable.push_back(kWindowStart + vma.start + i * 4096);
       }
     }
     ::close(pagemap);
-    if (forked_) read_without_pins(pids_[proc], readable, state.bytes);
-    else read_first_bytes(pids_[proc], readable, state.bytes);
+    if (forked_)
+      read_without_pins(pids_[proc], readable, state.bytes);
+    else
+      read_first_bytes(pids_[proc], readable, state.bytes);
   }
 
-  // process_vm_readv pins what it reads, and a page shared by fork is copied for that; this is slower.
+  // process_vm_readv pins what it reads, and a page shared by fork is copied for that; this
+  // is slower.
   static void read_without_pins(pid_t pid, const std::vector<std::uint64_t>& at,
                                 std::vector<std::uint8_t>& bytes) {
     const int mem = ::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDONLY);
@@ -343,9 +331,12 @@ class Live final : public Side {
     std::array<struct iovec, IOV_MAX> remote;
     for (std::size_t done = 0; done < at.size();) {
       const std::size_t n = std::min<std::size_t>(at.size() - done, remote.size());
-      for (std::size_t i = 0; i < n; ++i) remote[i] = {reinterpret_cast<void*>(at[done + i]), 1};
+      for (std::size_t i = 0; i < n; ++i)
+        remote[i] = {reinterpret_cast<void*>(at[done + i]), 1};
       struct iovec local = {bytes.data() + done, n};
-      if (::process_vm_readv(pid, &local, 1, remote.data(), n, 0) != static_cast<ssize_t>(n)) std::abort();
+      if (::process_vm_readv(pid, &local, 1, remote.data(), n, 0) !=
+          static_cast<ssize_t>(n))
+        std::abort();
       done += n;
     }
   }
@@ -358,14 +349,17 @@ class Live final : public Side {
 
 }  // namespace
 
-std::unique_ptr<Side> live_side() { return std::make_unique<Live>(); }
+std::unique_ptr<Side> live_side() {
+  return std::make_unique<Live>();
+}
 
 std::string preset_of_host() {
   struct utsname name;
   if (::uname(&name) != 0 || std::strcmp(name.machine, "x86_64") != 0) return "";
   int major = 0, minor = 0;
   std::sscanf(name.release, "%d.%d", &major, &minor);
-  return major == 6 && (minor == 1 || minor == 18) ? fmt::format("{}.{}", major, minor) : "";
+  return major == 6 && (minor == 1 || minor == 18) ? fmt::format("{}.{}", major, minor)
+                                                   : "";
 }
 
 }  // namespace faultline::oracle

@@ -3,7 +3,8 @@
 // The oracle: random mm programs on the live kernel and on the model.
 //   oracle [--ops N] [--seed S] [--length L] [--self] [--stop-after K]   random programs
 //   oracle --replay FILE...                                              given ones
-// Exit status: 0 equal (or no preset for this kernel: says "skipped"), 1 divergence, 2 bad input.
+// Exit status: 0 equal (or no preset for this kernel: says "skipped"), 1 divergence, 2 bad
+// input.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -23,14 +24,17 @@ namespace {
 struct Options {
   std::uint64_t ops = 50'000, seed = 1;
   unsigned length = 150, stop_after = 1, look_every = 16;
-  bool self = false;         // the live kernel against itself: is the reference repeatable?
+  bool self = false;  // the live kernel against itself: is the reference repeatable?
   bool fork = true, huge = true, basic = false;
   std::vector<std::string> replay, without;
 };
 
 [[noreturn]] void usage(const std::string& why) {
-  fmt::print(stderr, "oracle: {}\n  options: --ops N --seed S --length L --look-every N --stop-after K --self "
-                     "--no-fork --no-huge --basic --without NAME,... --replay FILE...\n", why);
+  fmt::print(stderr,
+             "oracle: {}\n  options: --ops N --seed S --length L --look-every N "
+             "--stop-after K --self "
+             "--no-fork --no-huge --basic --without NAME,... --replay FILE...\n",
+             why);
   std::exit(2);
 }
 
@@ -38,7 +42,8 @@ std::vector<std::string> names(const std::string& list) {
   std::vector<std::string> out;
   std::istringstream in(list);
   for (std::string name; std::getline(in, name, ',');) {
-    if (!known_name(name)) usage(fmt::format("--without: no call, advice or flag is called \"{}\"", name));
+    if (!known_name(name))
+      usage(fmt::format("--without: no call, advice or flag is called \"{}\"", name));
     out.push_back(name);
   }
   return out;
@@ -52,21 +57,34 @@ Options parse(int argc, char** argv) {
       if (++i >= argc) usage(a + " needs a number");
       char* end = nullptr;
       const std::uint64_t n = std::strtoull(argv[i], &end, 10);
-      if (*end != '\0' || end == argv[i]) usage(fmt::format("{}: \"{}\" is not a number", a, argv[i]));
+      if (*end != '\0' || end == argv[i])
+        usage(fmt::format("{}: \"{}\" is not a number", a, argv[i]));
       return n;
     };
-    if (a == "--ops") o.ops = number();
-    else if (a == "--seed") o.seed = number();
-    else if (a == "--length") o.length = static_cast<unsigned>(number());
-    else if (a == "--look-every") o.look_every = static_cast<unsigned>(number());
-    else if (a == "--stop-after") o.stop_after = static_cast<unsigned>(number());
-    else if (a == "--self") o.self = true;
-    else if (a == "--no-fork") o.fork = false;
-    else if (a == "--no-huge") o.huge = false;
-    else if (a == "--basic") o.basic = true;
-    else if (a == "--without") o.without = names(++i < argc ? argv[i] : "");
-    else if (a == "--replay") while (i + 1 < argc) o.replay.emplace_back(argv[++i]);
-    else usage(fmt::format("unknown option \"{}\"", a));
+    if (a == "--ops")
+      o.ops = number();
+    else if (a == "--seed")
+      o.seed = number();
+    else if (a == "--length")
+      o.length = static_cast<unsigned>(number());
+    else if (a == "--look-every")
+      o.look_every = static_cast<unsigned>(number());
+    else if (a == "--stop-after")
+      o.stop_after = static_cast<unsigned>(number());
+    else if (a == "--self")
+      o.self = true;
+    else if (a == "--no-fork")
+      o.fork = false;
+    else if (a == "--no-huge")
+      o.huge = false;
+    else if (a == "--basic")
+      o.basic = true;
+    else if (a == "--without")
+      o.without = names(++i < argc ? argv[i] : "");
+    else if (a == "--replay")
+      while (i + 1 < argc) o.replay.emplace_back(argv[++i]);
+    else
+      usage(fmt::format("unknown option \"{}\"", a));
   }
   if (o.length == 0 || o.look_every == 0) usage("--length and --look-every are at least 1");
   return o;
@@ -75,7 +93,8 @@ Options parse(int argc, char** argv) {
 class Oracle {
  public:
   Oracle(Options options, const std::string& preset) : options_(std::move(options)) {
-    tested_ = options_.self ? MakeSide(live_side) : MakeSide([preset] { return model_side(preset); });
+    tested_ = options_.self ? MakeSide(live_side)
+                            : MakeSide([preset] { return model_side(preset); });
   }
 
   // True if the sides agreed.
@@ -100,27 +119,34 @@ class Oracle {
     const auto a = live_side();
     const auto b = tested_();
     const auto s = compare(small, *a, *b, CompareOptions{.look_every = 1});
-    fmt::print("smallest program found ({} operations):\n{}# {}\n\n", small.size(), to_text(small),
-               s ? s->what : "does not diverge any more");
+    fmt::print("smallest program found ({} operations):\n{}# {}\n\n", small.size(),
+               to_text(small), s ? s->what : "does not diverge any more");
     return false;
   }
 
   int random() {
     std::uint64_t done = 0;
-    for (std::uint64_t seed = options_.seed; done < options_.ops; ++seed, done += options_.length) {
-      const Program p = generate(seed, options_.length, Mix{.fork = options_.fork, .basic = options_.basic, .huge = options_.huge, .without = options_.without});
+    for (std::uint64_t seed = options_.seed; done < options_.ops;
+         ++seed, done += options_.length) {
+      const Program p = generate(seed, options_.length,
+                                 Mix{.fork = options_.fork,
+                                     .basic = options_.basic,
+                                     .huge = options_.huge,
+                                     .without = options_.without});
       check(p, fmt::format("seed {}", seed));
       if (divergences_ >= options_.stop_after) break;
     }
-    fmt::print("oracle: {} operations, {} divergences, {} not repeatable\n", done, divergences_, unrepeatable_);
+    fmt::print("oracle: {} operations, {} divergences, {} not repeatable\n", done,
+               divergences_, unrepeatable_);
     return divergences_ == 0 ? 0 : 1;
   }
 
   int replay(const std::vector<Program>& programs) {
     options_.look_every = 1;
-    for (std::size_t i = 0; i < programs.size(); ++i) check(programs[i], options_.replay[i]);
-    fmt::print("oracle: {} programs replayed, {} divergences, {} not repeatable\n", programs.size(),
-               divergences_, unrepeatable_);
+    for (std::size_t i = 0; i < programs.size(); ++i)
+      check(programs[i], options_.replay[i]);
+    fmt::print("oracle: {} programs replayed, {} divergences, {} not repeatable\n",
+               programs.size(), divergences_, unrepeatable_);
     return divergences_ == 0 ? 0 : 1;
   }
 
@@ -135,7 +161,8 @@ std::vector<Program> read_programs(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     std::ifstream in(file);
     if (!in) usage(fmt::format("cannot read \"{}\"", file));
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    const std::string text{std::istreambuf_iterator<char>(in),
+                           std::istreambuf_iterator<char>()};
     programs.push_back(parse_program(text, file));
   }
   return programs;
@@ -146,7 +173,7 @@ std::vector<Program> read_programs(const std::vector<std::string>& files) {
 
 int main(int argc, char** argv) {
   using namespace faultline::oracle;
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);   // a run that is stopped has said what it found
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a run that is stopped has said what it found
   const Options options = parse(argc, argv);
   try {
     const std::vector<Program> programs = read_programs(options.replay);

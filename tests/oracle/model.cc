@@ -65,7 +65,7 @@ class Model final : public Side {
 
   ProcState look(unsigned proc) override {
     ProcState state;
-    kernel_.mm_shared().lru.lru_add_drain(0);   // as the live side does before it looks
+    kernel_.mm_shared().lru.lru_add_drain(0);  // as the live side does before it looks
     Mm& mm = procs_[proc]->mm();
     const Range window{VirtAddr{kWindowStart}, VirtAddr{kWindowStart + kWindowBytes}};
     for (Vma* vma = mm.find_vma(window.start); vma != nullptr && vma->start < window.end;

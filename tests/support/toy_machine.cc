@@ -16,14 +16,22 @@ MachineShape shape_of(const arch::Profile& profile) {
 
 char letter(const PageView& view) {
   switch (view.kind) {
-    case PageView::kNone: return '.';
-    case PageView::kBase: return view.file ? 'f' : 'p';
-    case PageView::kHuge: return 'H';
-    case PageView::kZero: return 'z';
-    case PageView::kHugeZero: return 'Z';
-    case PageView::kSwap: return 's';
-    case PageView::kGuard: return 'g';
-    case PageView::kHugetlb: return 'T';
+    case PageView::kNone:
+      return '.';
+    case PageView::kBase:
+      return view.file ? 'f' : 'p';
+    case PageView::kHuge:
+      return 'H';
+    case PageView::kZero:
+      return 'z';
+    case PageView::kHugeZero:
+      return 'Z';
+    case PageView::kSwap:
+      return 's';
+    case PageView::kGuard:
+      return 'g';
+    case PageView::kHugetlb:
+      return 'T';
   }
   return '?';
 }
@@ -48,7 +56,10 @@ arch::Profile toy_profile(unsigned cpus) {
   p.node_of_cpu.assign(cpus, 0);
   p.nodes = {{.memory_bytes = 16 * kMiB, .free_bytes = 16 * kMiB}};
   p.node_distance = {{10}};
-  p.names = {"asm_exc_page_fault", {"exc_page_fault", "do_user_addr_fault"}, "do_syscall_64", "clear_page_erms"};
+  p.names = {"asm_exc_page_fault",
+             {"exc_page_fault", "do_user_addr_fault"},
+             "do_syscall_64",
+             "clear_page_erms"};
   p.cpu_hz = 1'000'000'000;
   p.split_pmd_ptlock_since = "3.13";
   p.per_vma_lock_since = "6.4";
@@ -58,7 +69,7 @@ arch::Profile toy_profile(unsigned cpus) {
 #undef X
   c.pmd_walk = 1_ns;
   c.pte_set = c.pte_clear = 10_ns;
-  c.clear_rate = c.copy_rate = 1'000'000'000;     // a base page: 4.096 us
+  c.clear_rate = c.copy_rate = 1'000'000'000;  // a base page: 4.096 us
   c.node_bandwidth = 100'000'000'000;
   return p;
 }
@@ -70,7 +81,8 @@ KernelConfig toy_config(const std::string& preset) {
 }
 
 ToyMachine::ToyMachine(const arch::Profile& profile, const KernelConfig& config)
-    : engine(shape_of(profile), SchedCosts{}), kernel(engine, profile, config),
+    : engine(shape_of(profile), SchedCosts{}),
+      kernel(engine, profile, config),
       process_(&kernel.create_process("test")) {}
 
 void ToyMachine::add(std::function<void(Task&)> body, Duration start) {
@@ -90,14 +102,16 @@ void ToyMachine::run(std::function<void(Task&)> body) {
 VirtAddr ToyMachine::mmap(Task& task, std::uint64_t pages, VirtAddr at) {
   unsigned flags = kMapPrivate | kMapAnonymous;
   if (at.v != 0) flags |= kMapFixed;
-  const auto result = sys_mmap(task, process(), at, pages * page(), kProtRead | kProtWrite, flags);
+  const auto result =
+      sys_mmap(task, process(), at, pages * page(), kProtRead | kProtWrite, flags);
   FAULTLINE_CHECK_EQ(result.error(), Errno::kOk);
   return result.value();
 }
 
 std::string ToyMachine::draw(VirtAddr at, std::uint64_t count) {
   std::string picture;
-  for (std::uint64_t i = 0; i < count; ++i) picture += letter(pages().look(at + i * page()));
+  for (std::uint64_t i = 0; i < count; ++i)
+    picture += letter(pages().look(at + i * page()));
   return picture;
 }
 

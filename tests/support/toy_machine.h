@@ -31,18 +31,23 @@ KernelConfig toy_config(const std::string& preset = "6.1");
 
 class ToyMachine {
  public:
-  explicit ToyMachine(const arch::Profile& profile = toy_profile(), const KernelConfig& config = toy_config());
+  explicit ToyMachine(const arch::Profile& profile = toy_profile(),
+                      const KernelConfig& config = toy_config());
 
   // Runs `body` as a task of the process to its end, and all tasks added before.
   void run(std::function<void(Task&)> body);
   // Adds a task; run() starts it.
   void add(std::function<void(Task&)> body, Duration start = {});
-  void run_all();      // then checks the kernel's invariants
+  void run_all();  // then checks the kernel's invariants
 
   // From within a task; failures are the test's.
   VirtAddr mmap(Task& task, std::uint64_t pages, VirtAddr at = {});
-  Signal write(Task& task, VirtAddr at) { return user_access(task, process(), at, Access::kWrite); }
-  Signal read(Task& task, VirtAddr at) { return user_access(task, process(), at, Access::kRead); }
+  Signal write(Task& task, VirtAddr at) {
+    return user_access(task, process(), at, Access::kWrite);
+  }
+  Signal read(Task& task, VirtAddr at) {
+    return user_access(task, process(), at, Access::kRead);
+  }
 
   [[nodiscard]] std::string draw(VirtAddr at, std::uint64_t pages);
   [[nodiscard]] Process& process() { return *process_; }

@@ -50,9 +50,9 @@ TEST(Thp, TheVmaMustCoverTheWholeRange) {
 TEST(Thp, OneBasePageLocksTheRangeOutUntilItsTableGoes) {
   ToyMachine m;
   m.run([&](Task& t) {
-    m.mmap(t, 4, kAligned);                    // too small yet
+    m.mmap(t, 4, kAligned);  // too small yet
     m.write(t, kAligned);
-    m.mmap(t, 4, kAligned + 4 * m.page());     // merges: now it covers the range
+    m.mmap(t, 4, kAligned + 4 * m.page());  // merges: now it covers the range
     m.write(t, kAligned + 5 * m.page());
     EXPECT_EQ(m.draw(kAligned, 8), "p....p..");
     sys_madvise(t, m.process(), kAligned, 8 * m.page(), Madvise::kDontneed);
@@ -80,8 +80,10 @@ TEST(Thp, ReadMapsTheHugeZeroPageWhichIsNotResident) {
 }
 
 TEST(Thp, AWriteToTheHugeZeroPageSplitsItOrGetsAHugePageByVersion) {
-  for (const auto& [preset, picture, splits] : {std::tuple{"6.1", "zzpzzzzz", 1U}, {"4.15", "HHHHHHHH", 0U},
-                                                {"6.12", "zzpzzzzz", 1U}, {"6.18", "HHHHHHHH", 0U}}) {
+  for (const auto& [preset, picture, splits] : {std::tuple{"6.1", "zzpzzzzz", 1U},
+                                                {"4.15", "HHHHHHHH", 0U},
+                                                {"6.12", "zzpzzzzz", 1U},
+                                                {"6.18", "HHHHHHHH", 0U}}) {
     ToyMachine m(toy_profile(), with_thp(ThpEnabled::kAlways, preset));
     m.run([&](Task& t) {
       m.mmap(t, 8, kAligned);
@@ -100,7 +102,8 @@ TEST(Thp, NeverAndMadviseMapBasePages) {
       m.mmap(t, 16, kAligned);
       m.write(t, kAligned);
       m.read(t, kAligned + m.page());
-      sys_madvise(t, m.process(), kAligned + 8 * m.page(), 8 * m.page(), Madvise::kHugepage);
+      sys_madvise(t, m.process(), kAligned + 8 * m.page(), 8 * m.page(),
+                  Madvise::kHugepage);
       m.write(t, kAligned + 8 * m.page());
     });
     const std::string second = enabled == ThpEnabled::kMadvise ? "HHHHHHHH" : "p.......";
@@ -114,7 +117,9 @@ TEST(Thp, WithoutABlockTheSameFaultMapsABasePage) {
   ToyMachine m(profile);
   m.run([&](Task& t) {
     m.mmap(t, 500, kAligned);
-    EXPECT_EQ(user_touch(t, m.process(), kAligned, 500 * m.page(), m.page(), Access::kWrite), Signal::kKill)
+    EXPECT_EQ(
+        user_touch(t, m.process(), kAligned, 500 * m.page(), m.page(), Access::kWrite),
+        Signal::kKill)
         << "the machine has 512 pages in all";
   });
   EXPECT_GT(m.vmstat().thp_fault_fallback, 0U);
@@ -130,18 +135,21 @@ TEST(Thp, RacingFaultsEachClearAPageAndOneWins) {
   const std::uint64_t faults_before = m.vmstat().pgfault;
   std::vector<Duration> took(2);
   for (std::size_t i = 0; i < 2; ++i)
-    m.add([&m, &took, i](Task& t) {
-      const Time start = t.now();
-      m.write(t, kAligned + i * m.page());
-      took[i] = t.now() - start;
-    }, m.engine.now().since_start());
+    m.add(
+        [&m, &took, i](Task& t) {
+          const Time start = t.now();
+          m.write(t, kAligned + i * m.page());
+          took[i] = t.now() - start;
+        },
+        m.engine.now().since_start());
   m.run_all();
   EXPECT_EQ(m.draw(kAligned, 8), "HHHHHHHH");
   EXPECT_EQ(m.vmstat().thp_fault_alloc, 1U);
   EXPECT_EQ(m.vmstat().pgfault - faults_before, 2U);
   // Each has cleared 32 KiB at 1 GB/s.
   for (const Duration d : took) EXPECT_GE(d, 32'768_ns);
-  // The loser's page and table are free again: one huge page, its deposit, one PMD table at most.
+  // The loser's page and table are free again: one huge page, its deposit, one PMD table at
+  // most.
   EXPECT_LE(free_before - m.kernel.phys().free_pages_total(), 8U + 2U);
   EXPECT_LE(m.pages().pgtables_bytes() - tables_before, 2 * 4096U);
 }
@@ -181,10 +189,13 @@ TEST(Fault, TheChainOfAHugeFaultIsTheKernels) {
     m.write(t, kAligned);
   });
   std::vector<std::string> paths;
-  for (const auto& node : m.engine.centres().nodes()) paths.push_back(CentreTree::path(node));
+  for (const auto& node : m.engine.centres().nodes())
+    paths.push_back(CentreTree::path(node));
   const std::string chain =
-      "asm_exc_page_fault;exc_page_fault;do_user_addr_fault;handle_mm_fault;__handle_mm_fault;"
-      "do_huge_pmd_anonymous_page;__do_huge_pmd_anonymous_page;clear_huge_page;clear_page_erms";
+      "asm_exc_page_fault;exc_page_fault;do_user_addr_fault;handle_mm_fault;__handle_mm_"
+      "fault;"
+      "do_huge_pmd_anonymous_page;__do_huge_pmd_anonymous_page;clear_huge_page;clear_page_"
+      "erms";
   bool found = false;
   for (const std::string& path : paths) found |= path.ends_with(chain);
   EXPECT_TRUE(found);
@@ -200,15 +211,19 @@ TEST(Fault, VmaLockFaultsRunBesideAWriterElsewhere) {
     });
     const Time start = m.engine.now();
     Duration fault_wait;
-    m.add([&](Task& t) {
-      m.mm().mmap_write_lock(t);
-      t.work(1_ms);
-      m.mm().mmap_write_unlock(t);
-    }, start.since_start());
-    m.add([&](Task& t) {
-      m.write(t, kAligned + 8 * m.page());
-      fault_wait = t.usage().state[static_cast<std::size_t>(TaskState::kLockWait)];
-    }, start.since_start() + 10_us);
+    m.add(
+        [&](Task& t) {
+          m.mm().mmap_write_lock(t);
+          t.work(1_ms);
+          m.mm().mmap_write_unlock(t);
+        },
+        start.since_start());
+    m.add(
+        [&](Task& t) {
+          m.write(t, kAligned + 8 * m.page());
+          fault_wait = t.usage().state[static_cast<std::size_t>(TaskState::kLockWait)];
+        },
+        start.since_start() + 10_us);
     m.run_all();
     EXPECT_EQ(fault_wait > 500_us, waits) << preset;
   }

@@ -13,7 +13,9 @@ namespace {
 
 constexpr VirtAddr kAligned{32ULL << 20};
 
-std::uint64_t free_pages(ToyMachine& m) { return m.kernel.phys().free_pages_total(); }
+std::uint64_t free_pages(ToyMachine& m) {
+  return m.kernel.phys().free_pages_total();
+}
 
 TEST(Dontneed, WholeHugePageIsFreedAndComesBackHuge) {
   ToyMachine m;
@@ -52,7 +54,8 @@ TEST(Dontneed, PartOfAHugePageSplitsOnlyTheMappingAndFreesNothing) {
 }
 
 TEST(Munmap, OfASplitHugePageAtOnceCountsAsDeferredSplitOnlyTo68) {
-  for (const auto& [preset, deferred] : {std::pair{"6.1", 1U}, {"4.15", 1U}, {"6.12", 0U}}) {
+  for (const auto& [preset, deferred] :
+       {std::pair{"6.1", 1U}, {"4.15", 1U}, {"6.12", 0U}}) {
     ToyMachine m(toy_profile(), toy_config(preset));
     m.run([&](Task& t) {
       m.mmap(t, 8, kAligned);
@@ -72,7 +75,8 @@ TEST(Munmap, GivesBackEveryPageAndTable) {
   const std::uint64_t tables = m.pages().pgtables_bytes();
   m.run([&](Task& t) {
     m.mmap(t, 40, kAligned - 3 * m.page());
-    user_touch(t, m.process(), kAligned - 3 * m.page(), 40 * m.page(), m.page(), Access::kWrite);
+    user_touch(t, m.process(), kAligned - 3 * m.page(), 40 * m.page(), m.page(),
+               Access::kWrite);
     EXPECT_EQ(m.draw(kAligned - 3 * m.page(), 12), "pppHHHHHHHHH");
     sys_munmap(t, m.process(), kAligned - 3 * m.page(), 40 * m.page());
   });
@@ -140,11 +144,14 @@ TEST(Mremap, AlignedHugePagesMoveWholeAndOthersInPieces) {
     m.write(t, kAligned + 8 * m.page());
     const VirtAddr far = kAligned + 256 * m.page();
     const auto flags = kMremapMaymove | kMremapFixed;
-    ASSERT_TRUE(sys_mremap(t, m.process(), kAligned, 8 * m.page(), 8 * m.page(), flags, far).ok());
+    ASSERT_TRUE(
+        sys_mremap(t, m.process(), kAligned, 8 * m.page(), 8 * m.page(), flags, far).ok());
     EXPECT_EQ(m.draw(far, 8), "HHHHHHHH");
     EXPECT_EQ(m.draw(kAligned, 16), "........HHHHHHHH");
     const VirtAddr odd = kAligned + 513 * m.page();
-    ASSERT_TRUE(sys_mremap(t, m.process(), kAligned + 8 * m.page(), 8 * m.page(), 8 * m.page(), flags, odd).ok());
+    ASSERT_TRUE(sys_mremap(t, m.process(), kAligned + 8 * m.page(), 8 * m.page(),
+                           8 * m.page(), flags, odd)
+                    .ok());
     EXPECT_EQ(m.draw(odd, 8), "pppppppp");
   });
   EXPECT_EQ(m.vmstat().thp_split_pmd, 1U);
@@ -159,17 +166,21 @@ TEST(Zap, AHugeEmptyRangeCostsTheHostNothing) {
                              kMapPrivate | kMapAnonymous | kMapNoreserve);
     ASSERT_TRUE(at.ok());
     for (int i = 0; i < 20'000; ++i)
-      EXPECT_EQ(sys_madvise(t, m.process(), at.value(), bytes, Madvise::kDontneed), Errno::kOk);
+      EXPECT_EQ(sys_madvise(t, m.process(), at.value(), bytes, Madvise::kDontneed),
+                Errno::kOk);
   });
 }
 
-// Table sizes that a huge page deposits, by machine (kernel: mm_inc_nr_ptes of the deposit).
+// Table sizes that a huge page deposits, by machine (kernel: mm_inc_nr_ptes of the
+// deposit).
 TEST(VmPte, AHugePageAddsOneTable) {
-  for (const auto& [name, kib] : {std::pair{"arm64-64k", 64U}, {"x86-4k", 4U}, {"power-hash-64k", 2U}}) {
+  for (const auto& [name, kib] :
+       {std::pair{"arm64-64k", 64U}, {"x86-4k", 4U}, {"power-hash-64k", 2U}}) {
     ToyMachine m(arch::load_profile(name), toy_config("6.1"));
     m.run([&](Task& t) {
       const std::uint64_t huge = m.huge();
-      const auto at = sys_mmap(t, m.process(), {}, 4 * huge, kProtRead | kProtWrite, kMapPrivate | kMapAnonymous);
+      const auto at = sys_mmap(t, m.process(), {}, 4 * huge, kProtRead | kProtWrite,
+                               kMapPrivate | kMapAnonymous);
       ASSERT_TRUE(at.ok());
       const VirtAddr first{(at.value().v + huge - 1) / huge * huge};
       m.write(t, first);
@@ -208,7 +219,8 @@ TEST(Probe, TouchEvery16MiBOnArm64With64KPages) {
     std::uint64_t shown = 0;
     m.run([&](Task& t) {
       const std::uint64_t bytes = 1536ULL << 20;
-      const auto at = sys_mmap(t, m.process(), {}, bytes, kProtRead | kProtWrite, kMapPrivate | kMapAnonymous);
+      const auto at = sys_mmap(t, m.process(), {}, bytes, kProtRead | kProtWrite,
+                               kMapPrivate | kMapAnonymous);
       ASSERT_TRUE(at.ok());
       user_touch(t, m.process(), at.value(), bytes, 16 << 20, Access::kWrite);
       shown = rss.shown(RssKind::kAnon);
@@ -217,8 +229,8 @@ TEST(Probe, TouchEvery16MiBOnArm64With64KPages) {
       EXPECT_EQ(m.process().minflt, 34U);
       EXPECT_EQ(m.vmstat().thp_fault_alloc, 2U);
       EXPECT_EQ(m.mm().rss_anon - before, 2U * 8192 + 32);
-      // The 32 base pages are still in the task's cache: 64 faults have not passed.  VmRSS of the
-      // real kernel was 64 kB before and 1,048,640 kB after.
+      // The 32 base pages are still in the task's cache: 64 faults have not passed.  VmRSS
+      // of the real kernel was 64 kB before and 1,048,640 kB after.
       EXPECT_EQ((shown - shown_before) * 64, 1'048'640U - 64);
     } else {
       EXPECT_EQ(m.process().minflt, 96U);
