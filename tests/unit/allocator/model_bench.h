@@ -23,6 +23,7 @@ struct MachineChoice {
   const char* kernel = "6.18";
   kernel::ThpEnabled thp = kernel::ThpEnabled::kNever;
   unsigned cpus = 2;
+  std::uint64_t memory_bytes = 0;  // 0: the profile's
 };
 
 inline arch::Profile profile_of(const MachineChoice& choice) {
@@ -31,6 +32,12 @@ inline arch::Profile profile_of(const MachineChoice& choice) {
   p.node_of_cpu.assign(choice.cpus, 0);
   p.nodes.resize(1);
   p.node_distance = {{10}};
+  if (choice.memory_bytes != 0) {
+    p.nodes[0].memory_bytes =
+        choice.memory_bytes / p.geometry.page_size() * p.geometry.page_size();
+    p.nodes[0].free_bytes = p.nodes[0].memory_bytes;
+    p.nodes[0].free_blocks.clear();
+  }
   return p;
 }
 inline kernel::KernelConfig config_of(const MachineChoice& choice) {

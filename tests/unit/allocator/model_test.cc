@@ -126,7 +126,8 @@ TEST(ModelMemory, AProtectedPageIsNoLongerWritable) {
     p.mprotect(a, 4096, sys::kProtRead);
     EXPECT_EQ(p.load<std::uint8_t>(a), 1);
     p.store<std::uint8_t>(a, 2);
-  }), ProgramKilled);
+  }),
+               ProgramKilled);
 }
 
 TEST(ModelProcesses, SeveralLiveAtOnceAndOneAfterTheOther) {
@@ -169,14 +170,17 @@ TEST(ModelThreads, RunTogetherAndAreJoined) {
   } seen;
   m.run([&](Model& p) {
     seen.word = map(p, 4096);
-    p.run_threads(5, [](Model& t, unsigned index, void* arg) {
-      auto& s = *static_cast<Seen*>(arg);
-      s.order.push_back(index);
-      s.first_start = std::min(s.first_start, t.task().now());
-      s.last_start = std::max(s.last_start, t.task().now());
-      t.usleep(100);
-      t.atomic_add(s.word, 1);
-    }, &seen);
+    p.run_threads(
+        5,
+        [](Model& t, unsigned index, void* arg) {
+          auto& s = *static_cast<Seen*>(arg);
+          s.order.push_back(index);
+          s.first_start = std::min(s.first_start, t.task().now());
+          s.last_start = std::max(s.last_start, t.task().now());
+          t.usleep(100);
+          t.atomic_add(s.word, 1);
+        },
+        &seen);
     EXPECT_TRUE(p.multi_threaded());
     EXPECT_EQ(p.load<std::uint64_t>(seen.word), 5u);
   });
@@ -212,17 +216,20 @@ TEST(ModelLocks, ExcludeAndCostCallsWhenContended) {
   m.run([&](Model& p) {
     c.lock = map(p, 4096);
     c.word = c.lock + 64;
-    p.run_threads(4, [](Model& t, unsigned, void* arg) {
-      const auto& contest = *static_cast<Contest*>(arg);
-      for (int i = 0; i < 50; ++i) {
-        t.lock(t.lock_at(contest.lock, "test lock"));
-        const auto v = t.load<std::uint64_t>(contest.word);
-        t.usleep(1);
-        t.store(contest.word, v + 1);
-        t.unlock(t.lock_at(contest.lock, "test lock"));
-        t.usleep(1);
-      }
-    }, &c);
+    p.run_threads(
+        4,
+        [](Model& t, unsigned, void* arg) {
+          const auto& contest = *static_cast<Contest*>(arg);
+          for (int i = 0; i < 50; ++i) {
+            t.lock(t.lock_at(contest.lock, "test lock"));
+            const auto v = t.load<std::uint64_t>(contest.word);
+            t.usleep(1);
+            t.store(contest.word, v + 1);
+            t.unlock(t.lock_at(contest.lock, "test lock"));
+            t.usleep(1);
+          }
+        },
+        &c);
     EXPECT_EQ(p.load<std::uint64_t>(c.word), 200u);
   });
   const LockStats& stats = m.engine.locks().of("test lock");
@@ -239,7 +246,8 @@ TEST(ModelAttribution, NamesTheAllocatorsFunctionsAndTheKernelsBelow) {
   });
   std::string all;
   for (const auto& node : m.engine.centres().nodes()) all += CentreTree::path(node) + "\n";
-  EXPECT_NE(all.find("malloc;tcache_init;_int_malloc;sysmalloc;"), std::string::npos) << all;
+  EXPECT_NE(all.find("malloc;tcache_init;_int_malloc;sysmalloc;"), std::string::npos)
+      << all;
   EXPECT_NE(all.find("sys_brk"), std::string::npos) << all;
   EXPECT_NE(all.find("free"), std::string::npos);
 }
@@ -261,14 +269,69 @@ TEST(ModelHeap, TwentyFourThreadsOnTwoCpusMakeSixteenArenas) {
   Machine m;
   m.run([&](Model& p) {
     Heap heap(p, *find_release("2.36"));
-    p.run_threads(24, [](Model& t, unsigned, void* arg) {
-      auto& h = *static_cast<Heap*>(arg);
-      const Addr mem = h.malloc(t, 100);
-      t.usleep(1000);
-      h.free(t, mem);
-    }, &heap);
+    p.run_threads(
+        24,
+        [](Model& t, unsigned, void* arg) {
+          auto& h = *static_cast<Heap*>(arg);
+          const Addr mem = h.malloc(t, 100);
+          t.usleep(1000);
+          h.free(t, mem);
+        },
+        &heap);
     EXPECT_EQ(heap.shared(p, Shared::kArenas), 16u);
   });
+}
+
+// One thread of LTP's mallocstress on a machine with 23.5 GB: how many blocks the
+// overcommit heuristic allows, and the faults of each round, as getrusage(RUSAGE_THREAD)
+// counted them on glibc 2.36 and Linux 6.18.  The first round also faults in code and stack
+// of the real program.
+TEST(ModelHeap, MallocstressBlocksAndFaultsOfARound) {
+  struct Measured {
+    std::size_t blocks;
+    std::uint64_t second, third, later;
+  };
+  const Measured measured[] = {
+      {46, 27, 27, 27}, {32, 18, 10, 10}, {20, 11, 6, 6}, {14, 8, 4, 4}};
+  struct Round {
+    std::size_t blocks;
+    std::uint64_t faults;
+  };
+  struct Run {
+    Heap* heap;
+    kernel::Process* process;
+    unsigned scheme;
+    std::vector<Round> rounds;
+  };
+  for (unsigned scheme = 0; scheme < 4; ++scheme) {
+    Machine m({.memory_bytes = 23'500'000'000});
+    Run run{nullptr, &m.process, scheme, {}};
+    m.run([&](Model& p) {
+      Heap heap(p, *find_release("2.36"));
+      run.heap = &heap;
+      p.run_threads(
+          1,
+          [](Model& t, unsigned, void* arg) {
+            auto& r = *static_cast<Run*>(arg);
+            std::vector<Addr> blocks;
+            workloads::MallocstressThread count;
+            for (int loop = 0; loop < 6; ++loop) {
+              const std::uint64_t before = r.process->minflt;
+              workloads::mallocstress_round(t, *r.heap, r.scheme, 50, blocks, count);
+              r.rounds.push_back({blocks.size(), r.process->minflt - before});
+            }
+          },
+          &run);
+    });
+    const Measured& real = measured[scheme];
+    for (std::size_t i = 1; i < run.rounds.size(); ++i) {
+      EXPECT_EQ(run.rounds[i].blocks, real.blocks) << "scheme " << scheme << " round " << i;
+      EXPECT_EQ(run.rounds[i].faults, i == 1   ? real.second
+                                      : i == 2 ? real.third
+                                               : real.later)
+          << "scheme " << scheme << " round " << i;
+    }
+  }
 }
 
 // Virtual time is the same however often the program runs.
@@ -282,12 +345,16 @@ TEST(ModelHeap, MallocstressOfSixThreadsIsDeterministic) {
         Heap& heap;
         std::vector<workloads::MallocstressThread> counts;
       } shared{heap, std::vector<workloads::MallocstressThread>(6)};
-      p.run_threads(6, [](Model& t, unsigned index, void* arg) {
-        auto& s = *static_cast<Shared*>(arg);
-        std::vector<Addr> blocks;
-        for (int loop = 0; loop < 4; ++loop)
-          workloads::mallocstress_round(t, s.heap, index % 4, 50, blocks, s.counts[index]);
-      }, &shared);
+      p.run_threads(
+          6,
+          [](Model& t, unsigned index, void* arg) {
+            auto& s = *static_cast<Shared*>(arg);
+            std::vector<Addr> blocks;
+            for (int loop = 0; loop < 4; ++loop)
+              workloads::mallocstress_round(t, s.heap, index % 4, 50, blocks,
+                                            s.counts[index]);
+          },
+          &shared);
       for (const auto& c : shared.counts) spoilt += c.spoilt;
     });
     EXPECT_EQ(spoilt, 0u);
