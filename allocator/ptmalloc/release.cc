@@ -96,6 +96,7 @@ constexpr ReleaseProfile make_2_43() {
   r.tcache_slots =
       76;  // 12 more classes by powers of two, unused unless tcache_max is raised
   r.tcache_depth = 16;
+  r.tcache_padded_twice = true;
   r.calloc_from_tcache = true;
   r.fastbins = false;
   r.frees_to_smallbin = true;
@@ -114,6 +115,7 @@ constexpr ReleaseProfile make_2_44() {
   r.title = "glibc 2.44 (2026)";
   r.arena_limit = ArenaLimit::kOnePerCpu;
   r.tcache_from_unsorted = false;
+  r.tcache_padded_twice = false;
   return r;
 }
 

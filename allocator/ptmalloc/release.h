@@ -58,6 +58,8 @@ struct ReleaseProfile {
   unsigned tcache_slots = 64;       // counters and list heads in the struct
   unsigned tcache_depth = 7;        // chunks kept of a class
   unsigned tcache_count_bytes = 2;  // width of a counter
+  bool tcache_padded_twice =
+      false;  // its own chunk: overhead and rounding are added twice (2.43)
   bool tcache_from_unsorted =
       true;  // exact fits found while sorting go into the cache first
   bool calloc_from_tcache = false;
@@ -93,6 +95,10 @@ struct ReleaseProfile {
   }
   [[nodiscard]] std::uint64_t tcache_bytes() const {
     return tcache_entries_offset() + std::uint64_t{tcache_slots} * 8;
+  }
+  // What is asked for to hold it.
+  [[nodiscard]] std::uint64_t tcache_request() const {
+    return tcache_padded_twice ? (tcache_bytes() + 8 + 15) / 16 * 16 : tcache_bytes();
   }
 };
 

@@ -26,11 +26,11 @@ Addr Ptmalloc<P>::thread_cache(P& p, std::uint64_t size_to_put) {
 template <Platform P>
 void Ptmalloc<P>::make_thread_cache(P& p) {
   const Frame frame(p, places::kTcacheInit);
-  const std::uint64_t bytes = release_.tcache_bytes();
+  const std::uint64_t bytes = release_.tcache_request();
   const Addr mem = in_a_locked_arena(
       p, bytes, [this, bytes](const Arena<P>& av) { return int_malloc(av, bytes); });
   if (mem == 0) return;
-  p.set(mem, 0, bytes);
+  p.set(mem, 0, release_.tcache_bytes());
   p.thread_words().word[kTcache] = mem;
 }
 
