@@ -14,19 +14,31 @@ constexpr Centre kClearHugePage{"clear_huge_page", true};
 constexpr Centre kFolioZeroUser{"folio_zero_user", true};
 constexpr Centre kCopyPage{"copy_page", true};
 
-}  // namespace
-
-void clear_pages(Task& task, Kernel& kernel, Pfn pfn, std::uint64_t bytes) {
-  const arch::Costs& costs = kernel.profile().costs;
-  const Centre& leaf = kernel.centres().clear_page;
-  if (kernel.contents() != nullptr)
-    kernel.contents()->cleared(pfn, bytes >> kernel.profile().geometry.page_shift);
+void stream(Task& task, Kernel& kernel, const Centre& leaf, Pfn pfn, std::uint64_t bytes,
+            std::uint64_t rate) {
   if (bytes < kSmallClear) {
-    task.charge(leaf, clear_time(costs, bytes));
+    task.charge(leaf, stream_time(bytes, rate));
     return;
   }
   Scope scope(task, leaf);
-  kernel.bandwidth(kernel.phys().node_of(pfn)).transfer(task, bytes, costs.clear_rate);
+  kernel.bandwidth(kernel.phys().node_of(pfn)).transfer(task, bytes, rate);
+}
+
+}  // namespace
+
+void stream_clear(Task& task, Kernel& kernel, Pfn pfn, std::uint64_t bytes) {
+  stream(task, kernel, kernel.centres().clear_page, pfn, bytes,
+         kernel.profile().costs.clear_rate);
+}
+
+void stream_copy(Task& task, Kernel& kernel, Pfn to, std::uint64_t bytes) {
+  stream(task, kernel, kCopyPage, to, bytes, kernel.profile().costs.copy_rate);
+}
+
+void clear_pages(Task& task, Kernel& kernel, Pfn pfn, std::uint64_t bytes) {
+  if (kernel.contents() != nullptr)
+    kernel.contents()->cleared(pfn, bytes >> kernel.profile().geometry.page_shift);
+  stream_clear(task, kernel, pfn, bytes);
 }
 
 void clear_huge_page(Task& task, Kernel& kernel, Pfn head) {
@@ -35,15 +47,9 @@ void clear_huge_page(Task& task, Kernel& kernel, Pfn head) {
 }
 
 void copy_pages(Task& task, Kernel& kernel, Pfn from, Pfn to, std::uint64_t bytes) {
-  const arch::Costs& costs = kernel.profile().costs;
   if (kernel.contents() != nullptr)
     kernel.contents()->copied(from, to, bytes >> kernel.profile().geometry.page_shift);
-  if (bytes < kSmallClear) {
-    task.charge(kCopyPage, stream_time(bytes, costs.copy_rate));
-    return;
-  }
-  Scope scope(task, kCopyPage);
-  kernel.bandwidth(kernel.phys().node_of(to)).transfer(task, bytes, costs.copy_rate);
+  stream_copy(task, kernel, to, bytes);
 }
 
 }  // namespace faultline::kernel

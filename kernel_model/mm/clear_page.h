@@ -43,6 +43,10 @@ inline constexpr std::uint64_t kSmallClear = 256 << 10;
 void clear_pages(Task& task, Kernel& kernel, Pfn pfn, std::uint64_t bytes);
 // As clear_huge_page() (folio_zero_user() from 6.11).
 void clear_huge_page(Task& task, Kernel& kernel, Pfn head);
+// The time alone of clearing or copying `bytes` on the node that holds `pfn`; contents are
+// the caller's.
+void stream_clear(Task& task, Kernel& kernel, Pfn pfn, std::uint64_t bytes);
+void stream_copy(Task& task, Kernel& kernel, Pfn to, std::uint64_t bytes);
 // Copies a page or a run of pages.
 void copy_pages(Task& task, Kernel& kernel, Pfn from, Pfn to, std::uint64_t bytes);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page tables of a process with their locks, and the work on ranges of them that the VMA code
-// asks for.  All calls that change something expect the caller to hold the locks that the kernel
-// holds there; page-table spinlocks are taken inside.
+// The page tables of a process with their locks, and the work on ranges of them that the
+// VMA code asks for.  All calls that change something expect the caller to hold the locks
+// that the kernel holds there; page-table spinlocks are taken inside.
 //
-// Where to read: the tables themselves are page_table_tree.h; faults are fault.h; ranges are zap.cc,
-// free_pgtables.cc, mprotect_pages.cc, move_page_tables.cc; huge pages huge_memory.cc.
+// Where to read: the tables themselves are page_table_tree.h; faults are fault.h; ranges
+// are zap.cc, free_pgtables.cc, mprotect_pages.cc, move_page_tables.cc; huge pages
+// huge_memory.cc.
 //
 // Stands for: mm/memory.c (zap, free_pgtables), mm/huge_memory.c (PMD work), mm/mprotect.c,
 // mm/mremap.c (v4.15-6.18).
@@ -29,7 +30,16 @@ class MmuGather;
 
 // What one base page's worth of address space looks like from user space and to smaps.
 struct PageView {
-  enum Kind : std::uint8_t { kNone, kBase, kHuge, kZero, kHugeZero, kSwap, kGuard, kHugetlb } kind = kNone;
+  enum Kind : std::uint8_t {
+    kNone,
+    kBase,
+    kHuge,
+    kZero,
+    kHugeZero,
+    kSwap,
+    kGuard,
+    kHugetlb
+  } kind = kNone;
   Pfn pfn;
   bool writable = false, dirty = false, young = false, lazyfree = false, file = false;
   bool operator==(const PageView&) const = default;
@@ -48,14 +58,15 @@ class PageTables {
   [[nodiscard]] bool accessible(VirtAddr at, Access access) const {
     return tree_.leaf_at(at).has_all(needs_[static_cast<std::size_t>(access)]);
   }
-  // The same, and if so the entry becomes young, and dirty by a write, as hardware does it (where it
-  // can; elsewhere an entry that is not yet so makes the access fault).
+  // The same, and if so the entry becomes young, and dirty by a write, as hardware does it
+  // (where it can; elsewhere an entry that is not yet so makes the access fault).
   bool hw_access(VirtAddr at, Access access);
   [[nodiscard]] PageView look(VirtAddr at) const;
-  // Calls f(range, view) for each run of equal base pages in one table (view.pfn is the first one's)
-  // and each huge page that is present in `range`, ascending; skips empty tables without walking
-  // them.  For smaps and checks; costs nothing.
-  void for_each_present(Range range, const std::function<void(Range, const PageView&)>& f) const;
+  // Calls f(range, view) for each run of equal base pages in one table (view.pfn is the
+  // first one's) and each huge page that is present in `range`, ascending; skips empty
+  // tables without walking them.  For smaps and checks; costs nothing.
+  void for_each_present(Range range,
+                        const std::function<void(Range, const PageView&)>& f) const;
 
   // unmap_vmas: clears `range` of `vma`, splitting PMD-mapped huge pages at its edges, flushing TLBs,
   // freeing the pages after the flush in mmu_gather batches.  Callers have told the process that the
@@ -67,19 +78,17 @@ class PageTables {
   void free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr ceiling, bool flushed = false);
   // A VMA boundary comes to lie at `at`: a huge PMD across it is split.
   void vma_adjust_trans_huge(Task& task, Vma& vma, VirtAddr at);
-  // change_protection to what `new_flags` allow; vma.vm_flags may be the old or the new ones.
+  // change_protection to what `new_flags` allow; vma.vm_flags may be the old or the new
+  // ones.
   void change_protection(Task& task, Vma& vma, Range range, std::uint64_t new_flags);
   // MADV_GUARD_INSTALL (false: no memory for tables), MADV_GUARD_REMOVE.
   [[nodiscard]] bool guard_install(Task& task, Vma& vma, Range range);
   void guard_remove(Task& task, Range range);
   // move_page_tables of mremap.
-  void move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to, VirtAddr new_start,
-                        std::uint64_t bytes);
+  void move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to,
+                        VirtAddr new_start, std::uint64_t bytes);
   // madvise_free_single_vma on an anonymous VMA; the advice's own checks are the caller's.
   void madvise_free(Task& task, Range range);
-  // copy_page_range at fork: `to` is the child's VMA of the same range.  Both mmap_locks are held for
-  // write.  False: no memory for tables.
-  [[nodiscard]] bool copy_page_range(Task& task, PageTables& child, Vma& from, Vma& to);
   // __split_huge_pmd: nothing if no huge PMD maps `at`.
   void split_huge_pmd(Task& task, VirtAddr at);
 
@@ -105,8 +114,12 @@ class PageTables {
   [[nodiscard]] PageTableTree& tree() { return tree_; }
   [[nodiscard]] const arch::Costs& costs() const { return costs_; }
   [[nodiscard]] const arch::Geometry& geometry() const { return geometry_; }
-  [[nodiscard]] Range page_range(VirtAddr at) const { return aligned(at, geometry_.page_size()); }
-  [[nodiscard]] Range pmd_range(VirtAddr at) const { return aligned(at, geometry_.pmd_size()); }
+  [[nodiscard]] Range page_range(VirtAddr at) const {
+    return aligned(at, geometry_.page_size());
+  }
+  [[nodiscard]] Range pmd_range(VirtAddr at) const {
+    return aligned(at, geometry_.pmd_size());
+  }
 
   // pmd_lockptr(): the page of the PMD table, or null for mm->page_table_lock.
   [[nodiscard]] TablePage* pmd_lock_page(const Table& pmd) const {
@@ -120,11 +133,12 @@ class PageTables {
   }
   [[nodiscard]] bool split_pmd_ptlock() const { return split_pmd_ptlock_; }
 
-  // A page for one table, charged; null without memory.  POWER's fragments take page_table_lock.
+  // A page for one table, charged; null without memory.  POWER's fragments take
+  // page_table_lock.
   [[nodiscard]] TablePage* alloc_table(Task& task, unsigned level);
   void free_table(Task& task, TablePage* page);
-  // The table of `level` that maps `at`, made with all above it where missing; null: no memory, or
-  // a huge page is in the way.
+  // The table of `level` that maps `at`, made with all above it where missing; null: no
+  // memory, or a huge page is in the way.
   [[nodiscard]] Table* alloc_tables_to(Task& task, VirtAddr at, unsigned level);
 
  private:
@@ -144,7 +158,8 @@ class PageTables {
   GuardStep guard_install_pte_range(Task& task, Range range);
   bool zap_huge_pmd(MmuGather& tlb, Table& pmd, Range range);
   void zap_pte_range(MmuGather& tlb, Range range);
-  bool free_tables_below(MmuGather& tlb, Table& table, Range range, VirtAddr floor, VirtAddr ceiling);
+  bool free_tables_below(MmuGather& tlb, Table& table, Range range, VirtAddr floor,
+                         VirtAddr ceiling);
   void split_huge_pmd_locked(Task& task, Table& pmd, VirtAddr at);
   struct ProtChange;
   void change_pmd(ProtChange& change, Range range);
@@ -153,7 +168,8 @@ class PageTables {
   bool madvise_free_pte_range(Task& task, Range range);
   enum class FreeStep : std::uint8_t { kCleaned, kSkipped, kSplitFirst, kStop };
   FreeStep madvise_free_pte(Task& task, Table& table, std::uint64_t& i, std::uint64_t to);
-  [[nodiscard]] bool maps_run(const Table& table, std::uint64_t i, std::uint64_t pages) const;
+  [[nodiscard]] bool maps_run(const Table& table, std::uint64_t i,
+                              std::uint64_t pages) const;
   bool copy_huge_pmd(Task& task, PageTables& child, Table& pmd, VirtAddr at);
   bool copy_pte_range(Task& task, PageTables& child, Range range, bool cow);
   void move_ptes(Task& task, VirtAddr old_at, VirtAddr new_at, std::uint64_t bytes);
@@ -166,7 +182,7 @@ class PageTables {
   PageTableTree tree_;
   RssStat rss_;
   bool split_pmd_ptlock_;
-  std::array<std::uint64_t, 2> needs_;       // bits that a read, a write needs to go through
+  std::array<std::uint64_t, 2> needs_;  // bits that a read, a write needs to go through
   bool on_khugepaged_list_ = false;
   bool holds_huge_zero_page_ = false;
   LockStats& pmd_ptl_stats_;
