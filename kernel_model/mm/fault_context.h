@@ -46,7 +46,7 @@ struct Fault {
 // Counts the fault, then __handle_mm_fault().
 FaultResult handle_mm_fault(Fault& fault);
 
-// --- huge_fault.cc
+// --- huge_fault.cc, huge_wp.cc
 // The PMD entry is none: try to map a whole huge page.
 FaultResult do_huge_pmd_anonymous_page(Fault& fault, Table& pmd);
 // huge_pmd_set_accessed(): the fault was for the accessed or dirty bit.

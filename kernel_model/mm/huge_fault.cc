@@ -9,6 +9,7 @@
 //
 // Stands for: do_huge_pmd_anonymous_page(), __do_huge_pmd_anonymous_page(),
 // do_huge_pmd_wp_page() (mm/huge_memory.c, v4.15-6.18).
+#include "kernel_model/mm/huge_fault.h"
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mm_shared.h"
@@ -22,8 +23,6 @@ namespace {
 
 constexpr Centre kDoHugePmdAnonymousPage{"do_huge_pmd_anonymous_page", true};
 constexpr Centre kDoHugePmdAnonymousPageInner{"__do_huge_pmd_anonymous_page", true};
-constexpr Centre kDoHugePmdWpPage{"do_huge_pmd_wp_page", true};
-constexpr Centre kDoHugeZeroWpPmd{"do_huge_zero_wp_pmd", true};
 
 // alloc_hugepage_direct_gfpmask(), vma_thp_gfp_mask().
 GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma) {
@@ -41,49 +40,6 @@ GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma) {
       break;
   }
   return GfpReclaim::kNone;
-}
-
-// alloc_pages_vma(), vma_alloc_folio(): the task's node first.  4.15 leaves it at that;
-// later kernels go to other nodes if direct reclaim is allowed.
-std::optional<Pfn> alloc_huge_page(Fault& fault) {
-  fault.task.charge(fault.pages.costs().huge_page_alloc);
-  fault.task.sync();
-  AllocRequest request;
-  request.order = fault.pages.geometry().pmd_order();
-  request.preferred_node = fault.task.node();
-  request.reclaim = thp_gfp(fault.kernel, fault.vma);
-  const bool direct = request.reclaim == GfpReclaim::kDirect ||
-                      request.reclaim == GfpReclaim::kDirectNoretry;
-  AllocRequest local = request;
-  local.this_node_only = true;
-  if (direct && !fault.kernel.config().thp_strictly_local)
-    local.reclaim = GfpReclaim::kDirectNoretry;
-  if (const auto page = fault.kernel.phys().alloc_pages(local, fault.task.cpu()))
-    return page;
-  if (fault.kernel.config().thp_strictly_local || !direct) return std::nullopt;
-  return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
-}
-
-// A huge page that nobody has mapped goes back.
-void free_unmapped_huge_page(Fault& fault, Pfn page) {
-  fault.task.charge(fault.pages.costs().huge_page_free);
-  fault.task.sync();
-  fault.kernel.phys().free_pages(page, fault.pages.geometry().pmd_order(),
-                                 fault.task.cpu());
-}
-
-// set_huge_anon: map count, LRU, counters, the entry.  The PMD's lock is held.
-void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
-  PageTables& pages = fault.pages;
-  page_add_new_huge_rmap(fault.kernel, page,
-                         fault.vma.linear_page_index(pages.pmd_range(fault.at).start,
-                                                     pages.geometry().page_shift));
-  std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty;
-  if ((fault.vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;
-  pages.tree().set(pmd, fault.at, Pte::leaf(page, bits));
-  pages.rss_stat().add(fault.task, RssKind::kAnon,
-                       static_cast<std::int64_t>(pages.geometry().pages_per_pmd()));
-  fault.task.charge(pages.costs().pmd_set);
 }
 
 // The read fault: one page of zeros for all, read-only.
@@ -138,6 +94,49 @@ FaultResult do_huge_pmd_anonymous_page_inner(Fault& fault, Table& pmd, Pfn page)
 
 }  // namespace
 
+// alloc_pages_vma(), vma_alloc_folio(): the task's node first.  4.15 leaves it at that;
+// later kernels go to other nodes if direct reclaim is allowed.
+std::optional<Pfn> alloc_huge_page(Fault& fault) {
+  fault.task.charge(fault.pages.costs().huge_page_alloc);
+  fault.task.sync();
+  AllocRequest request;
+  request.order = fault.pages.geometry().pmd_order();
+  request.preferred_node = fault.task.node();
+  request.reclaim = thp_gfp(fault.kernel, fault.vma);
+  const bool direct = request.reclaim == GfpReclaim::kDirect ||
+                      request.reclaim == GfpReclaim::kDirectNoretry;
+  AllocRequest local = request;
+  local.this_node_only = true;
+  if (direct && !fault.kernel.config().thp_strictly_local)
+    local.reclaim = GfpReclaim::kDirectNoretry;
+  if (const auto page = fault.kernel.phys().alloc_pages(local, fault.task.cpu()))
+    return page;
+  if (fault.kernel.config().thp_strictly_local || !direct) return std::nullopt;
+  return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
+}
+
+// A huge page that nobody has mapped goes back.
+void free_unmapped_huge_page(Fault& fault, Pfn page) {
+  fault.task.charge(fault.pages.costs().huge_page_free);
+  fault.task.sync();
+  fault.kernel.phys().free_pages(page, fault.pages.geometry().pmd_order(),
+                                 fault.task.cpu());
+}
+
+// set_huge_anon: map count, LRU, counters, the entry.  The PMD's lock is held.
+void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
+  PageTables& pages = fault.pages;
+  page_add_new_huge_rmap(fault.kernel, page,
+                         fault.vma.linear_page_index(pages.pmd_range(fault.at).start,
+                                                     pages.geometry().page_shift));
+  std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty;
+  if ((fault.vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;
+  pages.tree().set(pmd, fault.at, Pte::leaf(page, bits));
+  pages.rss_stat().add(fault.task, RssKind::kAnon,
+                       static_cast<std::int64_t>(pages.geometry().pages_per_pmd()));
+  fault.task.charge(pages.costs().pmd_set);
+}
+
 bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma) {
   if (!kernel.profile().geometry.has_thp || !vma.anonymous || mm.thp_disabled) return false;
   if ((vma.vm_flags & (VM_NOHUGEPAGE | VM_HUGETLB | kVmSpecial | VM_SHARED)) != 0)
@@ -167,81 +166,6 @@ FaultResult do_huge_pmd_anonymous_page(Fault& fault, Table& pmd) {
     return FaultResult::kFallback;
   }
   return do_huge_pmd_anonymous_page_inner(fault, pmd, *page);
-}
-
-namespace {
-
-// The first write to a huge zero page: 4.15 and 6.18 give the range a huge page of its own.
-FaultResult do_huge_zero_wp_pmd(Fault& fault, Table& pmd, Pte entry) {
-  PageTables& pages = fault.pages;
-  Scope scope(fault.task, kDoHugeZeroWpPmd);
-  if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
-  const auto page = thp_allowed(fault.kernel, fault.mm, fault.vma) ? alloc_huge_page(fault)
-                                                                   : std::nullopt;
-  if (!page) {
-    ++fault.kernel.vmstat().thp_fault_fallback;
-    return FaultResult::kFallback;
-  }
-  clear_huge_page(fault.task, fault.kernel, *page);
-  {
-    Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
-    if (pages.tree().get(pmd, fault.at).raw() == entry.raw()) {
-      map_huge_page(fault, pmd, *page);
-      ++fault.kernel.vmstat().thp_fault_alloc;
-      return FaultResult::kDone;
-    }
-  }
-  free_unmapped_huge_page(fault, *page);
-  return FaultResult::kDone;
-}
-
-// reuse_swap_page() (to 5.18), then PageAnonExclusive or the only reference.
-bool can_reuse_huge(Kernel& kernel, Pfn head) {
-  if (kernel.config().cow_reuse != CowReuse::kExclusive)
-    return max_mapcount(kernel, head) == 1;
-  const Page& page = kernel.phys().page(head);
-  return (page.flags & Page::kAnonExclusive) != 0 || page.refcount == 1;
-}
-
-// Nobody else maps the huge page: it becomes writable where it is.
-bool reuse_huge_page(Fault& fault, Table& pmd, Pte entry) {
-  PageTables& pages = fault.pages;
-  Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
-  const Pte now = pages.tree().get(pmd, fault.at);
-  if (now.raw() != entry.raw()) return true;  // changed meanwhile: fault again
-  Page& head = fault.kernel.phys().page(entry.pfn());
-  if (!can_reuse_huge(fault.kernel, entry.pfn())) return false;
-  head.flags |= Page::kAnonExclusive;
-  pages.tree().set(pmd, fault.at, now.with(Pte::kWrite | Pte::kDirty | Pte::kYoung));
-  fault.task.charge(pages.costs().pmd_set);
-  return true;
-}
-
-}  // namespace
-
-FaultResult huge_pmd_set_accessed(Fault& fault, Table& pmd, Pte entry) {
-  if (entry.has_all(fault.accessed_bits())) return FaultResult::kDone;
-  PageTables& pages = fault.pages;
-  Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
-  if (pages.tree().get(pmd, fault.at).raw() == entry.raw()) {
-    pages.tree().set(pmd, fault.at, entry.with(fault.accessed_bits()));
-    fault.task.charge(pages.costs().pmd_set);
-  }
-  return FaultResult::kDone;
-}
-
-FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry) {
-  Scope scope(fault.task, kDoHugePmdWpPage);
-  if (entry.zero_page()) {
-    if (fault.kernel.config().zero_pmd_write == ZeroPmdWrite::kAllocThp) {
-      const FaultResult result = do_huge_zero_wp_pmd(fault, pmd, entry);
-      if (result != FaultResult::kFallback) return result;
-    }
-  } else if (reuse_huge_page(fault, pmd, entry)) {
-    return FaultResult::kDone;
-  }
-  fault.pages.split_huge_pmd(fault.task, fault.at);
-  return FaultResult::kFallback;
 }
 
 }  // namespace faultline::kernel

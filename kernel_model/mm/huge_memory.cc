@@ -45,6 +45,20 @@ void PageTables::split_huge_pmd_locked(Task& task, Table& pmd, VirtAddr at) {
   task.charge(costs_.pmd_set + costs_.pmd_split_pte * static_cast<std::int64_t>(pages));
 }
 
+void PageTables::replace_huge_pmd(Task& task, Table& pmd, VirtAddr at,
+                                  const std::vector<Pfn>& pages, Pte like) {
+  TablePage* page = tree_.withdraw(pmd, at);
+  tree_.set(pmd, at, Pte{});
+  Table& table = tree_.install(pmd, at, page);
+  std::uint64_t i = 0;
+  for (const Pfn pfn : pages) {
+    page_add_new_anon_rmap(kernel_, pfn);
+    tree_.set_index(table, i++, like.with_pfn(pfn));
+  }
+  rss_.add(task, RssKind::kAnon, static_cast<std::int64_t>(pages.size()));
+  task.charge(costs_.pmd_set + costs_.pte_set * static_cast<std::int64_t>(pages.size()));
+}
+
 void PageTables::vma_adjust_trans_huge(Task& task, Vma& vma, VirtAddr at) {
   const Range huge = pmd_range(at);
   if (at == huge.start || !vma.range().contains(huge)) return;

@@ -108,6 +108,11 @@ class PageTables {
   // MMF_HUGE_ZERO_PAGE: the mm holds one reference of the huge zero page until it exits.
   void note_huge_zero_page();
 
+  // The huge entry at `at` becomes one entry for each of `pages`, as `like` but for the
+  // frame.  The PMD's lock is held; the huge page's own mapping has been accounted for.
+  void replace_huge_pmd(Task& task, Table& pmd, VirtAddr at, const std::vector<Pfn>& pages,
+                        Pte like);
+
   // For the other files of mm/.
   [[nodiscard]] Kernel& kernel() const { return kernel_; }
   [[nodiscard]] Mm& mm() const { return mm_; }

@@ -56,6 +56,10 @@ class Pte {
   [[nodiscard]] constexpr Pte without(std::uint64_t bits) const {
     return Pte{raw_ & ~bits};
   }
+  [[nodiscard]] constexpr Pte with_pfn(Pfn pfn) const {
+    return Pte{(raw_ & ((std::uint64_t{1} << kPfnShift) - 1)) |
+               (std::uint64_t{pfn.v} << kPfnShift)};
+  }
   [[nodiscard]] constexpr Pte at_subpage(std::uint64_t index) const {
     return Pte{raw_ + (index << kPfnShift)};
   }

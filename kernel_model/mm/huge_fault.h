@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Huge pages as the faults handle them: allocated by the THP rules, mapped, or given back
+// unused.
+//
+// Stands for: parts of mm/huge_memory.c, v4.15-6.18.
+#pragma once
+
+#include <optional>
+
+#include "kernel_model/mm/fault_context.h"
+
+namespace faultline::kernel {
+
+// By the VMA's advice and the defrag mode; counts nothing.
+[[nodiscard]] std::optional<Pfn> alloc_huge_page(Fault& fault);
+// One that nobody has mapped goes back.
+void free_unmapped_huge_page(Fault& fault, Pfn page);
+// Map count, LRU, counters, the entry; the deposit is in place.  The PMD's lock is held.
+void map_huge_page(Fault& fault, Table& pmd, Pfn page);
+
+}  // namespace faultline::kernel
