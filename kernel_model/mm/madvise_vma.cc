@@ -2,6 +2,7 @@
 //
 // What advice does to one VMA: see madvise.h.
 #include "kernel_model/kernel.h"
+#include "kernel_model/mm/collapse.h"
 #include "kernel_model/mm/madvise.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
@@ -23,6 +24,19 @@ Errno madvise_dontneed(Task& task, Mm& mm, Vma& vma, Range part, Madvise advice)
   if ((vma.vm_flags & VM_SHARED) == 0) mm.process().discarded(part);
   mm.pages().zap_page_range(task, vma, part, ZapFor::kDontneed);
   return Errno::kOk;
+}
+
+Errno madvise_free(Task& task, Mm& mm, const Vma& vma, Range part) {
+  if (!pages_may_go(vma, Madvise::kFree) || !vma.anonymous) return Errno::kEINVAL;
+  mm.pages().madvise_free(task, part);
+  return Errno::kOk;
+}
+
+// mmap_lock was given up meanwhile: `vma` becomes whatever lies last in the part now.
+Errno collapse(Task& task, Mm& mm, Vma*& vma, Range part) {
+  const Errno error = madvise_collapse(task, mm, *vma, part);
+  vma = mm.vmas.last_below(part.end);
+  return vma == nullptr && error == Errno::kOk ? Errno::kENOMEM : error;
 }
 
 // MADV_REMOVE punches holes into shared files only.
@@ -76,10 +90,11 @@ bool advice_known(const Kernel& kernel, Madvise advice) {
       return kernel.version() >= 6013;
     case Madvise::kFree:
       return kernel.version() >= 4005;
+    case Madvise::kCollapse:
+      return kernel.version() >= 6001 && kernel.profile().geometry.has_thp;
     // Model: not there yet, whatever the version.
     case Madvise::kCold:
     case Madvise::kPageout:
-    case Madvise::kCollapse:
       return false;
   }
   return false;
@@ -152,9 +167,9 @@ Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice) {
     case Madvise::kDontneedLocked:
       return madvise_dontneed(task, mm, *vma, part, advice);
     case Madvise::kFree:
-      if (!pages_may_go(*vma, advice) || !vma->anonymous) return Errno::kEINVAL;
-      mm.pages().madvise_free(task, part);
-      return Errno::kOk;
+      return madvise_free(task, mm, *vma, part);
+    case Madvise::kCollapse:
+      return collapse(task, mm, vma, part);
     case Madvise::kRemove:
       return madvise_remove(*vma);
     case Madvise::kGuardInstall:

@@ -45,8 +45,8 @@ struct PageView {
   bool operator==(const PageView&) const = default;
 };
 
-// Who zaps: an unmapping (guard marks go, too), MADV_DONTNEED (they stay; tables that are left empty
-// go if the kernel has PT_RECLAIM), or MADV_GUARD_INSTALL (both stay).
+// Who zaps: an unmapping (guard marks go, too), MADV_DONTNEED (they stay; tables that are
+// left empty go if the kernel has PT_RECLAIM), or MADV_GUARD_INSTALL (both stay).
 enum class ZapFor : std::uint8_t { kUnmap, kDontneed, kGuard };
 
 class PageTables {
@@ -68,14 +68,15 @@ class PageTables {
   void for_each_present(Range range,
                         const std::function<void(Range, const PageView&)>& f) const;
 
-  // unmap_vmas: clears `range` of `vma`, splitting PMD-mapped huge pages at its edges, flushing TLBs,
-  // freeing the pages after the flush in mmu_gather batches.  Callers have told the process that the
-  // contents go (Process::discarded).  True if it flushed.
+  // unmap_vmas: clears `range` of `vma`, splitting PMD-mapped huge pages at its edges,
+  // flushing TLBs, freeing the pages after the flush in mmu_gather batches.  Callers have
+  // told the process that the contents go (Process::discarded).  True if it flushed.
   bool zap_page_range(Task& task, Vma& vma, Range range, ZapFor why = ZapFor::kUnmap);
-  // free_pgtables: frees the tables that lie wholly in [floor, ceiling) around the unmapped `range`;
-  // floor and ceiling are the ends of the neighbouring VMAs (0 and 0 if there are none).
-  // `flushed`: the zap of the same mmu_gather has flushed already.
-  void free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr ceiling, bool flushed = false);
+  // free_pgtables: frees the tables that lie wholly in [floor, ceiling) around the unmapped
+  // `range`; floor and ceiling are the ends of the neighbouring VMAs (0 and 0 if there are
+  // none). `flushed`: the zap of the same mmu_gather has flushed already.
+  void free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr ceiling,
+                     bool flushed = false);
   // A VMA boundary comes to lie at `at`: a huge PMD across it is split.
   void vma_adjust_trans_huge(Task& task, Vma& vma, VirtAddr at);
   // change_protection to what `new_flags` allow; vma.vm_flags may be the old or the new

@@ -169,28 +169,19 @@ TEST(Fork, AWriteToASharedHugePageSplitsOrCopiesItByVersion) {
 }
 
 TEST(Fork, WithoutAHugePage415CopiesTheWholeRangeInBasePages) {
-  arch::Profile profile = toy_profile();
-  profile.nodes[0].memory_bytes = profile.nodes[0].free_bytes = 1 << 20;
-  ToyMachine m(profile, toy_config("4.15"));
+  ToyMachine m(toy_profile(), toy_config("4.15"));
   m.run([&](Task& t) {
     m.mmap(t, 8, kAligned);
     m.write(t, kAligned);
-    // All huge blocks are taken by single pages that stay.
-    const VirtAddr other = kAligned + 64 * m.page();
-    m.mmap(t, 150, other);
-    sys_madvise(t, m.process(), other, 150 * m.page(), Madvise::kNohugepage);
-    std::uint64_t touched = 0;
-    while (m.kernel.phys().free_blocks(0, 3) + m.kernel.phys().free_blocks(0, 4) +
-               m.kernel.phys().free_blocks(0, 5) + m.kernel.phys().free_blocks(0, 6) > 1)
-      m.write(t, other + touched++ * m.page());
-    for (std::uint64_t i = 0; i < touched; i += 2)
-      sys_madvise(t, m.process(), other + i * m.page(), m.page(), Madvise::kDontneed);
     const auto child = sys_fork(t, m.process());
     ASSERT_TRUE(child.ok());
-    while (m.kernel.phys().free_blocks(0, 3) > 0) m.write(t, other + touched++ * m.page());
+    const std::uint64_t rss = m.mm().rss_anon, before = free_pages(m);
+    m.mm().thp_disabled = true;
     m.write(t, kAligned);
     EXPECT_EQ(m.draw(kAligned, 8), "pppppppp");
     EXPECT_EQ(child.value()->mm().pages().look(kAligned).kind, PageView::kHuge);
+    EXPECT_EQ(m.mm().rss_anon, rss);
+    EXPECT_EQ(free_pages(m), before - 8);
   });
   EXPECT_EQ(m.vmstat().thp_split_pmd, 0U);
   EXPECT_EQ(m.vmstat().thp_fault_fallback, 1U);
