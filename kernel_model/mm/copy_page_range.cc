@@ -25,7 +25,7 @@ bool is_cow_mapping(const Vma& vma) {
 
 }  // namespace
 
-bool PageTables::copy_page_range(Task& task, Vma& from, PageTables& child, Vma& to) {
+bool PageTables::copy_page_range(Task& task, PageTables& child, Vma& from, Vma& to) {
   // vma_needs_copy(): without an anon_vma there is nothing that a fault wouldn't fill in
   // the same way.
   if (!from.anon_vma && (from.vm_flags & (VM_HUGETLB | VM_PFNMAP | VM_MIXEDMAP)) == 0)

@@ -90,13 +90,18 @@ class PageTables {
                         VirtAddr new_start, std::uint64_t bytes);
   // madvise_free_single_vma on an anonymous VMA; the advice's own checks are the caller's.
   void madvise_free(Task& task, Range range);
+  // copy_page_range of fork: what `from` has mapped is mapped in the child's VMA `to`, too,
+  // for neither to write (private mappings).  Both mmap_locks are held for write.  False:
+  // no memory for tables.
+  [[nodiscard]] bool copy_page_range(Task& task, PageTables& child, Vma& from, Vma& to);
   // __split_huge_pmd: nothing if no huge PMD maps `at`.
   void split_huge_pmd(Task& task, VirtAddr at);
 
-  // Outside of virtual time: base pages that a program has in place when it starts, because exec and
-  // its start-up code have touched them.  A writable private VMA gets anonymous pages, a read-only
-  // file's VMA page-cache pages (rss_file), a VM_PFNMAP one entries that only need tables.
-  // `in_rss`: VmRSS shows them already; otherwise they are in the first task's cache (rss_stat.h).
+  // Outside of virtual time: base pages that a program has in place when it starts, because
+  // exec and its start-up code have touched them.  A writable private VMA gets anonymous
+  // pages, a read-only file's VMA page-cache pages (rss_file), a VM_PFNMAP one entries that
+  // only need tables. `in_rss`: VmRSS shows them already; otherwise they are in the first
+  // task's cache (rss_stat.h).
   void map_at_start(Vma& vma, Range range, bool in_rss = false);
 
   // Bytes of PTE+PMD+PUD tables incl. deposited ones (VmPTE * 1024).
