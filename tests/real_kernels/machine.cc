@@ -17,22 +17,17 @@ std::string profile_name(const std::string& file) {
   return file;
 }
 
-// mmprobe's own heap, as heap100 saw it: "brk 0x520000 -> …;vma 4e0000-68f0000 …".
+// mmprobe's own heap, as heap100 saw it: "brk 0x520000 -> …;vma 4e0000-68f0000 …".  Nothing
+// of it is there at exec: the probe's libc makes it.
 void use_heap_of_probe(arch::Layout& layout, const std::string& note) {
-  const auto brk = note.find("brk 0x");
   const auto vma = note.find(";vma ");
-  if (brk == std::string::npos || vma == std::string::npos) return;
-  const std::uint64_t end = std::stoull(note.substr(brk + 6), nullptr, 16);
-  const std::uint64_t start = std::stoull(note.substr(vma + 5), nullptr, 16);
-  const std::uint64_t was = layout.brk_start;
-  for (arch::LayoutVma& v : layout.vmas) {
-    if (v.end == was) v.end = start;  // the bss below grows with it
-    if (v.start == was) {
-      v.start = start;
-      v.end = end;
-    }
-  }
-  layout.brk_start = start;
+  std::uint64_t start = layout.brk_start;
+  if (vma != std::string::npos) start = std::stoull(note.substr(vma + 5), nullptr, 16);
+  std::erase_if(layout.vmas,
+                [&](const arch::LayoutVma& v) { return v.start == layout.brk_start; });
+  for (arch::LayoutVma& v : layout.vmas)
+    if (v.end == layout.brk_start) v.end = start;  // the bss below grows with it
+  layout.brk_start = layout.brk = start;
 }
 
 // The native kernel randomises addresses; some tests say where theirs were: "vma a-b" is a

@@ -111,6 +111,40 @@ void malloc3g(Probe& t) {
   t.mark("free");
 }
 
+// The brk heap: 100 MiB out of 100 kB chunks.
+void heap100(Probe& t) {
+  for (int i = 0; i < 1024; ++i) {
+    const auto p = t.malloc(102400 - 16);
+    t.touch(p, 102384, 4096);
+  }
+  t.mark("malloc+touch");
+}
+
+void thr_idle16(Probe& t) {
+  t.threads(
+      16, [](ProbeHeap::Thread&) {}, "16_threads_idle");
+}
+
+void thr_one4(Probe& t) {
+  t.threads(
+      4, [](ProbeHeap::Thread& self) { self.touch(self.malloc(1000), 1000, 1); },
+      "4_threads_malloc_1000B");
+}
+
+// 6.25 MiB in 64 KiB chunks, each fully touched: a thread arena.
+void thr_small4(Probe& t) {
+  const auto body = [](ProbeHeap::Thread& self) {
+    for (int i = 0; i < 100; ++i) self.touch(self.malloc(65000), 65000, 4096);
+  };
+  t.threads(4, body, "4_threads_6.25MiB_each");
+}
+
+void thr_600x4(Probe& t) {
+  t.threads(
+      4, [](ProbeHeap::Thread& self) { self.touch(self.malloc(600 * kMiB), 1, 1); },
+      "4_threads_malloc600MiB_touch1");
+}
+
 void dontneed64k(Probe& t) {
   const auto p = t.mapal(2 * t.U, t.U);
   t.touch(p, 2 * t.U, t.P);
@@ -209,6 +243,11 @@ const std::map<std::string, std::function<void(Probe&)>>& table() {
       {"readfirst", readfirst},
       {"malloc600", malloc600},
       {"malloc3g", malloc3g},
+      {"heap100", heap100},
+      {"thr_idle16", thr_idle16},
+      {"thr_one4", thr_one4},
+      {"thr_small4", thr_small4},
+      {"thr_600x4", thr_600x4},
       {"dontneed64k", dontneed64k},
       {"free64k", free64k},
       {"munmaphalf", munmaphalf},

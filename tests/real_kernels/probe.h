@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kernel_model/kernel.h"
 #include "kernel_model/types.h"
 #include "sim/engine.h"
+#include "tests/real_kernels/probe_heap.h"
 #include "tests/real_kernels/rows.h"
 
 namespace faultline::real_kernels {
@@ -46,6 +48,9 @@ class Probe {
   void read(Addr at);
   Addr malloc(std::uint64_t bytes);
   void free(Addr at);
+  // Marks `phase` when all threads have done `body`, "joined" when they have ended.
+  void threads(unsigned count, const std::function<void(ProbeHeap::Thread&)>& body,
+               const std::string& phase);
 
   [[nodiscard]] Task& task() { return *task_; }
   [[nodiscard]] kernel::Process& process() { return *process_; }
@@ -57,6 +62,8 @@ class Probe {
   std::unique_ptr<kernel::Kernel> kernel_;
   kernel::Process* process_ = nullptr;
   Task* task_ = nullptr;
+  std::uint64_t stack_touched_ = 0;
+  std::unique_ptr<ProbeHeap> heap_;
   Counters last_;
   std::vector<Row> rows_;
   std::map<std::uint64_t, std::uint64_t>

@@ -19,10 +19,8 @@ namespace faultline::real_kernels {
 namespace {
 
 // Tests of the probe that wait for a part of the model.
-const std::set<std::string> kWaiting = {
-    "collapse", "dontneed64k", "filemap",    "fork",      "free64k",
-    "heap100",  "hugetlb",     "khuge",      "mprothalf", "populate",
-    "shared",   "thr_600x4",   "thr_idle16", "thr_one4",  "thr_small4"};
+const std::set<std::string> kWaiting = {"collapse", "filemap", "fork",      "free64k",
+                                        "hugetlb",  "khuge",   "mprothalf", "shared"};
 
 // What must be equal.  The native file's vmstat is that of a whole busy system.
 const std::vector<std::string> kProcessCounters = {
