@@ -3,6 +3,8 @@
 // A machine's kernel and its processes: see kernel.h.
 #include "kernel_model/kernel.h"
 
+#include <utility>
+
 #include "kernel_model/mm/exec_layout.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
@@ -70,5 +72,11 @@ Process::Process(Kernel& kernel, std::string name)
     : kernel_(kernel), name_(std::move(name)), mm_(std::make_unique<Mm>(*this)) {}
 
 Process::~Process() = default;
+
+std::unique_ptr<Mm> Process::exec_mmap(std::unique_ptr<Mm> mm) {
+  std::swap(mm_, mm);
+  ++access_generation;
+  return mm;
+}
 
 }  // namespace faultline::kernel

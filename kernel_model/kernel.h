@@ -53,6 +53,9 @@ class Process {
     if (on_discard) on_discard(range);
   }
 
+  // exec: another address space takes the old one's place; answers the old one.
+  std::unique_ptr<Mm> exec_mmap(std::unique_ptr<Mm> mm);
+
  private:
   Kernel& kernel_;
   std::string name_;

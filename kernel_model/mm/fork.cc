@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fork(2) and exit(2), their memory side: the child gets a copy of the VMAs, and shares the
+// fork(2), execve(2) and exit(2), their memory side: the child gets a copy of the VMAs, and shares the
 // pages until one of the two writes.
 //
 // Stands for: dup_mmap() (kernel/fork.c; mm/mmap.c from 6.17), anon_vma_fork() (mm/rmap.c),
 // exit_mmap() (mm/mmap.c), v4.15-6.18.
 #include "kernel_model/mm/accounting.h"
+#include "kernel_model/mm/exec_layout.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
@@ -89,6 +90,17 @@ SysResult<Process*> sys_fork(Task& task, Process& process) {
   if (error == Errno::kOk) return &child;
   exit_mmap(task, child.mm());
   return error;
+}
+
+void sys_execve(Task& task, Process& process) {
+  const Scope entry(task, process.kernel().centres().syscall_entry);
+  task.charge(process.kernel().profile().costs.syscall_entry_exit);
+  const Scope scope(task, centre::kSysExecve);
+  // Model: reading the program and starting it cost nothing.
+  auto fresh = std::make_unique<Mm>(process);
+  set_up_exec_layout(*fresh);
+  const std::unique_ptr<Mm> old = process.exec_mmap(std::move(fresh));
+  exit_mmap(task, *old);
 }
 
 void sys_exit_group(Task& task, Process& process) {

@@ -102,6 +102,7 @@ SysResult<VirtAddr> do_mmap(Task& task, Mm& mm, VirtAddr hint, std::uint64_t len
                             unsigned prot, unsigned flags) {
   const Scope scope(task, centre::kDoMmap);
   if (length == 0) return Errno::kEINVAL;
+  if (mm.kernel().version() < 4017) flags &= ~unsigned{kMapFixedNoreplace};  // a hint there
   if ((flags & kMapFixedNoreplace) != 0) flags |= kMapFixed;
   if ((flags & kMapFixed) == 0) hint = round_hint_to_min(mm, hint);
   length = page_align(mm, length);

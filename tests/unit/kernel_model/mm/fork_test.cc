@@ -104,6 +104,21 @@ TEST(Exit, GivesEverythingBack) {
   });
 }
 
+TEST(Exec, StartsAfreshInTheSameProcess) {
+  Machine m;
+  m.run([&](Task& task) {
+    Thread t(task, m);
+    Process& child = fork_of(t);
+    EXPECT_TRUE(sys_mmap(task, child, {}, kMiB, kRw, kAnon | kMapPopulate).ok());
+    sys_execve(task, child);
+    check_invariants(m.kernel());
+    EXPECT_EQ(child.mm().vmas.size(), m.profile().layout.vmas.size());
+    EXPECT_EQ(child.mm().brk.v, m.profile().layout.brk);
+    const VirtAddr first = sys_mmap(task, child, {}, m.page(), kRw, kAnon).value();
+    EXPECT_EQ(first, t.mmap(m.page())) << "addresses as at any start";
+  });
+}
+
 TEST(Fork, KeepsTheParentsFaultsOut) {
   Machine m;
   Time faulted, forked;
