@@ -47,7 +47,8 @@ SysStatus sys_prctl_set_thp_disable(Task& task, Process& process, bool disable);
 // The child: a process with a copy of this one's address space, sharing its pages until a
 // write.  The caller gives it a thread.  ENOMEM: the charge or the tables can't be had.
 SysResult<Process*> sys_fork(Task& task, Process& process);
-// Of the process's only thread: the profile's program, freshly started, in a new address space.
+// Of the process's only thread: the profile's program, freshly started, in a new address
+// space.
 void sys_execve(Task& task, Process& process);
 // Of the process's last thread: its memory goes.  The process object stays.
 void sys_exit_group(Task& task, Process& process);

@@ -2,13 +2,15 @@
 //
 // The modelled world: the one bridge from allocators and workloads to the modelled kernel.
 //
-// A ModelProcess joins a process of the modelled kernel with host memory that holds its bytes; a
-// Model is one task's view of it.  System calls go through kernel_model/syscall.h.  A load or store
-// is a look into a cache of pieces of pages that may be accessed; what misses asks the page tables, and what
-// they don't allow faults.  Pages that are only touched never cost the host memory.
+// A ModelProcess joins a process of the modelled kernel with host memory that holds its
+// bytes; a Model is one task's view of it.  System calls go through kernel_model/syscall.h.
+// A load or store is a look into a cache of pieces of pages that may be accessed; what
+// misses asks the page tables, and what they don't allow faults.  Pages that are only
+// touched never cost the host memory.
 //
-// Model: loads, stores and atomics take no time beyond the instructions that `cycles` names, which
-// count them; one instruction takes one cycle.  Misses of the data caches are not modelled.
+// Model: loads, stores and atomics take no time beyond the instructions that `cycles`
+// names, which count them; one instruction takes one cycle.  Misses of the data caches are
+// not modelled.
 #pragma once
 
 #include <array>
@@ -32,22 +34,24 @@ namespace faultline::alloc {
 
 class Model;
 
-// When the threads of run_threads begin their work: all together once the last is made, or each as
-// soon as it is made.
+// When the threads of run_threads begin their work: all together once the last is made, or
+// each as soon as it is made.
 enum class ThreadStart : std::uint8_t { kTogether, kAtOnce };
 
-// Which thread stacks a libc keeps for later threads, and what it takes from the system for one.
+// Which thread stacks a libc keeps for later threads, and what it takes from the system for
+// one.
 struct ModelOptions {
-  std::uint64_t seed = 1;                                  // of random_key
-  std::uint64_t stack_bytes = std::uint64_t{8} << 20;      // ulimit -s
+  std::uint64_t seed = 1;                              // of random_key
+  std::uint64_t stack_bytes = std::uint64_t{8} << 20;  // ulimit -s
   std::uint64_t stack_cache_bytes = std::uint64_t{40} << 20;
-  // What a new thread has touched of its stack when its function starts: descriptor, thread-local
-  // variables, the frames of start_thread and of the function itself.
+  // What a new thread has touched of its stack when its function starts: descriptor,
+  // thread-local variables, the frames of start_thread and of the function itself.
   std::uint64_t stack_touched_bytes = 8192;
   ThreadStart start = ThreadStart::kTogether;
 };
 
-// The modelled program touched what it may not, or was killed for want of memory.  Leaves Engine::run.
+// The modelled program touched what it may not, or was killed for want of memory.  Leaves
+// Engine::run.
 class ProgramKilled : public std::runtime_error {
  public:
   ProgramKilled(kernel::Signal by, Addr where, const std::string& message)
@@ -72,8 +76,8 @@ class ModelProcess {
  private:
   friend class Model;
   friend class ModelThreads;
-  // "This piece of a page may be accessed, and its bytes are there": valid while the process's
-  // generation is the one noted.
+  // "This piece of a page may be accessed, and its bytes are there": valid while the
+  // process's generation is the one noted.
   struct PieceEntry {
     std::uint64_t piece_rw = 0;  // piece number * 2 + writable
     std::uint64_t generation = ~std::uint64_t{0};
@@ -85,7 +89,7 @@ class ModelProcess {
   PlatformFacts facts_;
   Window window_;
   std::array<PieceEntry, kPieceEntries> pieces_{};
-  Addr break_ = 0;             // libc's __curbrk: 0 until the kernel was asked
+  Addr break_ = 0;  // libc's __curbrk: 0 until the kernel was asked
   bool multi_threaded_ = false;
   std::uint64_t storage_used_ = 0;
   std::uint64_t ps_per_instruction_ = 0;  // in units of 2^-16 ps
@@ -95,7 +99,7 @@ class ModelProcess {
   struct Stack {
     Addr start = 0;
     std::uint64_t bytes = 0;
-    Addr block = 0;            // what the create hook gave
+    Addr block = 0;  // what the create hook gave
   };
   std::vector<Stack> stacks_;  // kept for later threads, oldest first
   unsigned threads_made_ = 0;
@@ -136,7 +140,8 @@ class Model {
   int munmap(Addr start, std::uint64_t length);
   int mprotect(Addr start, std::uint64_t length, unsigned prot);
   int madvise(Addr start, std::uint64_t length, int advice);
-  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length, unsigned flags);
+  SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
+                  unsigned flags);
   SysValue sbrk(std::int64_t delta);
   void usleep(std::uint64_t microseconds);
   std::uint64_t random_key();
@@ -144,7 +149,8 @@ class Model {
   template <typename T>
   [[nodiscard]] T load(Addr at) {
     const ModelProcess::PieceEntry& e = entry(at);
-    if ((e.piece_rw | 1) != (piece(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
+    if ((e.piece_rw | 1) != (piece(at) << 1 | 1) || e.generation != generation())
+        [[unlikely]]
       admit(at, kernel::Access::kRead);
     T v;
     std::memcpy(&v, process_.window_.host(at), sizeof v);
@@ -162,15 +168,30 @@ class Model {
   void copy(Addr to, Addr from, std::uint64_t n);
   void cycles(std::uint64_t n) { pending_ += n; }
 
-  std::uint64_t atomic_load(Addr at) { synchronise(); return load<std::uint64_t>(at); }
-  void atomic_store(Addr at, std::uint64_t v) { synchronise(); store(at, v); }
+  std::uint64_t atomic_load(Addr at) {
+    synchronise();
+    return load<std::uint64_t>(at);
+  }
+  void atomic_store(Addr at, std::uint64_t v) {
+    synchronise();
+    store(at, v);
+  }
   std::uint64_t atomic_add(Addr at, std::uint64_t n);
   std::uint64_t atomic_exchange(Addr at, std::uint64_t v);
   bool compare_exchange(Addr at, std::uint64_t expected, std::uint64_t desired);
 
-  void lock(Lock& lock) { flush(); lock.lock(task_, process_.process_); }
-  bool try_lock(Lock& lock) { flush(); return lock.try_lock(task_, process_.process_); }
-  void unlock(Lock& lock) { flush(); lock.unlock(task_, process_.process_); }
+  void lock(Lock& lock) {
+    flush();
+    lock.lock(task_, process_.process_);
+  }
+  bool try_lock(Lock& lock) {
+    flush();
+    return lock.try_lock(task_, process_.process_);
+  }
+  void unlock(Lock& lock) {
+    flush();
+    lock.unlock(task_, process_.process_);
+  }
   Lock& lock_at(Addr at, const char* name);
 
   ThreadWords& thread_words() { return words_; }
@@ -181,16 +202,21 @@ class Model {
 
  private:
   friend class ModelThreads;
-  // Static storage lies where no mapping can: its offset in the window is below mmap_min_addr.
+  // Static storage lies where no mapping can: its offset in the window is below
+  // mmap_min_addr.
   static constexpr Addr kStorageBit = Addr{1} << 62;
-  static constexpr Addr kStorageStart = kStorageBit + 0x1000, kStorageEnd = kStorageBit + 0x1'0000;
+  static constexpr Addr kStorageStart = kStorageBit + 0x1000,
+                        kStorageEnd = kStorageBit + 0x1'0000;
 
   [[nodiscard]] static std::uint64_t piece(Addr at) { return at >> Window::kPieceShift; }
-  [[nodiscard]] std::uint64_t generation() const { return process_.process_.access_generation; }
+  [[nodiscard]] std::uint64_t generation() const {
+    return process_.process_.access_generation;
+  }
   ModelProcess::PieceEntry& entry(Addr at) {
     return process_.pieces_[piece(at) % ModelProcess::kPieceEntries];
   }
-  // Makes the page of `at` accessible, faulting if need be, and the piece's bytes usable on the host.
+  // Makes the page of `at` accessible, faulting if need be, and the piece's bytes usable on
+  // the host.
   void admit(Addr at, kernel::Access access);
   // As admit, without bytes on the host.
   void access(Addr at, kernel::Access access);
@@ -200,7 +226,8 @@ class Model {
   // Books the computation since the last time where the task stands now.
   void flush() {
     if (pending_ == 0) return;
-    task_.charge(Duration::ps(static_cast<std::int64_t>(pending_ * process_.ps_per_instruction_ >> 16)));
+    task_.charge(Duration::ps(
+        static_cast<std::int64_t>(pending_ * process_.ps_per_instruction_ >> 16)));
     pending_ = 0;
   }
   void synchronise() {
@@ -218,16 +245,19 @@ class Model {
     CentreTree::Node* to = nullptr;
   };
   CentreTree::Node* below(const Place& place) {
-    Step& step = steps_[(reinterpret_cast<std::uintptr_t>(task_.where()) / sizeof(CentreTree::Node) +
-                         reinterpret_cast<std::uintptr_t>(&place) / sizeof(Place)) % steps_.size()];
-    if (step.from != task_.where() || step.place != &place) [[unlikely]] find_step(step, place);
+    Step& step =
+        steps_[(reinterpret_cast<std::uintptr_t>(task_.where()) / sizeof(CentreTree::Node) +
+                reinterpret_cast<std::uintptr_t>(&place) / sizeof(Place)) %
+               steps_.size()];
+    if (step.from != task_.where() || step.place != &place) [[unlikely]]
+      find_step(step, place);
     return step.to;
   }
   void find_step(Step& step, const Place& place);
 
   ModelProcess& process_;
   Task& task_;
-  std::uint64_t pending_ = 0;     // instructions not booked yet
+  std::uint64_t pending_ = 0;  // instructions not booked yet
   ThreadWords words_;
   std::array<Step, 64> steps_{};  // where places lie in the attribution tree; a cache
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads of the modelled process as a libc makes and ends them: a stack from the kernel or from
-// the cache of stacks, clone, and at the end the stack's pages given back.
+// Threads of the modelled process as a libc makes and ends them: a stack from the kernel or
+// from the cache of stacks, clone, and at the end the stack's pages given back.
 //
-// Stands for: allocate_stack, start_thread, advise_stack_range, queue_stack (glibc to 2.41, nptl).
-// Model: the threads wait for each other at the start, asleep, as at a futex barrier; signal masks,
-// robust lists and rseq cost nothing.
+// Stands for: allocate_stack, start_thread, advise_stack_range, queue_stack (glibc to 2.41,
+// nptl). Model: the threads wait for each other at the start, asleep, as at a futex
+// barrier; signal masks, robust lists and rseq cost nothing.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -16,13 +16,18 @@
 namespace faultline::alloc {
 namespace {
 
-constexpr Place kPthreadCreate{"pthread_create"}, kPthreadJoin{"pthread_join"}, kStartThread{"start_thread"};
-constexpr Centre kSysClone{"sys_clone", true}, kSysFutex{"sys_futex", true}, kSysExit{"sys_exit", true};
+constexpr Place kPthreadCreate{"pthread_create"}, kPthreadJoin{"pthread_join"},
+    kStartThread{"start_thread"};
+constexpr Centre kSysClone{"sys_clone", true}, kSysFutex{"sys_futex", true},
+    kSysExit{"sys_exit", true};
 
 // ARCH_MIN_GUARD_SIZE (sysdeps/aarch64/nptl).
-constexpr std::uint64_t least_guard(arch::Isa isa) { return isa == arch::Isa::kArm64 ? 65536 : 0; }
+constexpr std::uint64_t least_guard(arch::Isa isa) {
+  return isa == arch::Isa::kArm64 ? 65536 : 0;
+}
 
-constexpr std::uint64_t kDescriptorBytes = 2304;  // struct pthread; who creates a thread sets it up
+constexpr std::uint64_t kDescriptorBytes =
+    2304;  // struct pthread; who creates a thread sets it up
 
 // PTHREAD_STACK_MIN: what a thread that ends doesn't give back of its stack.
 std::uint64_t least_stack(arch::Isa isa) {
@@ -31,8 +36,10 @@ std::uint64_t least_stack(arch::Isa isa) {
     case arch::Isa::kPpc64Hash:
     case arch::Isa::kPpc64Radix:
     case arch::Isa::kMips64:
-    case arch::Isa::kLoongarch64: return 131072;
-    default: return 16384;
+    case arch::Isa::kLoongarch64:
+      return 131072;
+    default:
+      return 16384;
   }
 }
 
@@ -55,13 +62,16 @@ class ModelThreads {
     bool waits_for_start = false;
     bool ended = false;
   };
-  [[nodiscard]] const arch::Costs& costs() const { return process_.process_.kernel().profile().costs; }
+  [[nodiscard]] const arch::Costs& costs() const {
+    return process_.process_.kernel().profile().costs;
+  }
   ModelProcess::Stack take_stack();
   void keep_stack(const ModelProcess::Stack& stack);
   void system_call(Task& task, const Centre& centre, Duration body);
   void run(Thread& thread, Task& task);
   // The bytes of the stack from `from` to `to` below its top.
-  void touch_stack(Model& p, const ModelProcess::Stack& stack, std::uint64_t from, std::uint64_t to);
+  void touch_stack(Model& p, const ModelProcess::Stack& stack, std::uint64_t from,
+                   std::uint64_t to);
 
   Model& main_;
   ModelProcess& process_;
@@ -87,8 +97,8 @@ void ModelThreads::system_call(Task& task, const Centre& centre, Duration body) 
   task.charge(costs().syscall_entry_exit + body);
 }
 
-void ModelThreads::touch_stack(Model& p, const ModelProcess::Stack& stack, std::uint64_t from,
-                               std::uint64_t to) {
+void ModelThreads::touch_stack(Model& p, const ModelProcess::Stack& stack,
+                               std::uint64_t from, std::uint64_t to) {
   const Addr top = stack.start + stack.bytes;
   if (from < to) p.touch(top - to, to - from, Touch::kWrite);
 }
@@ -107,7 +117,8 @@ ModelProcess::Stack ModelThreads::take_stack() {
                                     sys::kMapPrivate | sys::kMapAnonymous | sys::kMapStack);
     FAULTLINE_CHECK_EQ(map.error, 0);
     stack.start = map.value;
-    main_.mprotect(stack.start + guard, stack.bytes - guard, sys::kProtRead | sys::kProtWrite);
+    main_.mprotect(stack.start + guard, stack.bytes - guard,
+                   sys::kProtRead | sys::kProtWrite);
     if (process_.hooks_.create != nullptr)
       stack.block = process_.hooks_.create(main_, process_.hooks_.arg);
   }
@@ -144,7 +155,8 @@ void ModelThreads::run(Thread& thread, Task& task) {
 
   const auto& profile = process_.process_.kernel().profile();
   const std::uint64_t used = 2 * p.facts().page_size + least_stack(profile.isa);
-  if (thread.stack.bytes > used) p.madvise(thread.stack.start, thread.stack.bytes - used, sys::kMadvDontneed);
+  if (thread.stack.bytes > used)
+    p.madvise(thread.stack.start, thread.stack.bytes - used, sys::kMadvDontneed);
   p.flush();
   system_call(task, kSysExit, costs().futex_call);
   task.sync();

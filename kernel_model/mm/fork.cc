@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fork(2), execve(2) and exit(2), their memory side: the child gets a copy of the VMAs, and shares the
-// pages until one of the two writes.
+// fork(2), execve(2) and exit(2), their memory side: the child gets a copy of the VMAs, and
+// shares the pages until one of the two writes.
 //
 // Stands for: dup_mmap() (kernel/fork.c; mm/mmap.c from 6.17), anon_vma_fork() (mm/rmap.c),
 // exit_mmap() (mm/mmap.c), v4.15-6.18.

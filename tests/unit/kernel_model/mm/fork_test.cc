@@ -20,7 +20,8 @@ TEST(Fork, CopiesVmasButWhatAdviceKeepsBack) {
     Thread t(task, m);
     const std::uint64_t page = m.page();
     const VirtAddr at = t.mmap(8 * page);
-    EXPECT_EQ(user_touch(task, m.process(), at, 8 * page, page, Access::kWrite), Signal::kNone);
+    EXPECT_EQ(user_touch(task, m.process(), at, 8 * page, page, Access::kWrite),
+              Signal::kNone);
     EXPECT_EQ(t.madvise(at + 2 * page, page, Madvise::kDontfork), Errno::kOk);
     EXPECT_EQ(t.madvise(at + 4 * page, page, Madvise::kWipeonfork), Errno::kOk);
     EXPECT_EQ(sys_mlock(task, m.process(), at + 6 * page, page), Errno::kOk);
@@ -75,7 +76,8 @@ TEST(Fork, AFaultedVmaOfTheChildNoLongerTakesNewRangesOver) {
 }
 
 TEST(Fork, ChargesTheCopy) {
-  Machine m("x86-4k", "6.1", [](KernelConfig& c) { c.overcommit_memory = 2, c.overcommit_ratio = 30; });
+  Machine m("x86-4k", "6.1",
+            [](KernelConfig& c) { c.overcommit_memory = 2, c.overcommit_ratio = 30; });
   m.run([&](Task& task) {
     Thread t(task, m);
     const std::uint64_t before = m.kernel().committed_pages;
@@ -125,12 +127,17 @@ TEST(Fork, KeepsTheParentsFaultsOut) {
   m.run([&](Task& task) {
     Thread t(task, m);
     const VirtAddr at = t.mmap(64 * kMiB);
-    EXPECT_EQ(user_touch(task, m.process(), at, 32 * kMiB, m.page(), Access::kWrite), Signal::kNone);
-    m.engine().spawn("fault", [&, at](Task& other) {
-      other.charge(Duration::us(30));
-      EXPECT_EQ(user_access(other, m.process(), at + 48 * kMiB, Access::kWrite), Signal::kNone);
-      faulted = other.now();
-    }, task.now());
+    EXPECT_EQ(user_touch(task, m.process(), at, 32 * kMiB, m.page(), Access::kWrite),
+              Signal::kNone);
+    m.engine().spawn(
+        "fault",
+        [&, at](Task& other) {
+          other.charge(Duration::us(30));
+          EXPECT_EQ(user_access(other, m.process(), at + 48 * kMiB, Access::kWrite),
+                    Signal::kNone);
+          faulted = other.now();
+        },
+        task.now());
     fork_of(t);
     forked = task.now();
   });
