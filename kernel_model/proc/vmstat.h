@@ -10,13 +10,16 @@
 
 namespace faultline::kernel {
 
+// clang-format does not settle on these lines.
+// clang-format off
 #define FAULTLINE_VMSTAT_EVENTS(X)                                                        \
   X(pgalloc_normal)                                                                       \
   X(pgfree)                                                                               \
   X(pgfault)                                                                              \
   X(pgmajfault)                                                                           \
   X(pglazyfree)                                                                           \
-  X(pglazyfreed) X(thp_fault_alloc) X(thp_fault_fallback) X(thp_fault_fallback_charge)    \
+  X(pglazyfreed)                                                                          \
+  X(thp_fault_alloc) X(thp_fault_fallback) X(thp_fault_fallback_charge)                   \
       X(thp_collapse_alloc) X(thp_collapse_alloc_failed) X(thp_split_page)                \
           X(thp_split_page_failed) X(thp_deferred_split_page) X(thp_underused_split_page) \
               X(thp_split_pmd) X(thp_zero_page_alloc) X(thp_zero_page_alloc_failed)       \
@@ -24,6 +27,7 @@ namespace faultline::kernel {
                       X(htlb_buddy_alloc_success) X(htlb_buddy_alloc_fail)                \
                           X(vma_lock_success) X(vma_lock_abort) X(vma_lock_retry)         \
                               X(vma_lock_miss)
+// clang-format on
 
 struct Vmstat {
 #define X(name) std::uint64_t name = 0;

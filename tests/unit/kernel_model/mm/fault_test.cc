@@ -80,10 +80,13 @@ TEST(Thp, ReadMapsTheHugeZeroPageWhichIsNotResident) {
 }
 
 TEST(Thp, AWriteToTheHugeZeroPageSplitsItOrGetsAHugePageByVersion) {
-  for (const auto& [preset, picture, splits] : {std::tuple{"6.1", "zzpzzzzz", 1U},
-                                                {"4.15", "HHHHHHHH", 0U},
-                                                {"6.12", "zzpzzzzz", 1U},
-                                                {"6.18", "HHHHHHHH", 0U}}) {
+  for (const auto& row : {std::tuple{"6.1", "zzpzzzzz", 1U},
+                          {"4.15", "HHHHHHHH", 0U},
+                          {"6.12", "zzpzzzzz", 1U},
+                          {"6.18", "HHHHHHHH", 0U}}) {
+    const auto preset = std::get<0>(row);
+    const auto picture = std::get<1>(row);
+    const auto splits = std::get<2>(row);
     ToyMachine m(toy_profile(), with_thp(ThpEnabled::kAlways, preset));
     m.run([&](Task& t) {
       m.mmap(t, 8, kAligned);
@@ -203,7 +206,9 @@ TEST(Fault, TheChainOfAHugeFaultIsTheKernels) {
 
 TEST(Fault, VmaLockFaultsRunBesideAWriterElsewhere) {
   // 6.12: the fault of one VMA doesn't wait for an mmap that makes another.
-  for (const auto& [preset, waits] : {std::pair{"6.1", true}, {"6.12", false}}) {
+  for (const auto& row : {std::pair{"6.1", true}, {"6.12", false}}) {
+    const auto preset = std::get<0>(row);
+    const auto waits = std::get<1>(row);
     ToyMachine m(toy_profile(), with_thp(ThpEnabled::kAlways, preset));
     m.run([&](Task& t) {
       m.mmap(t, 64, kAligned);

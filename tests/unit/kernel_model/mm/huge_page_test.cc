@@ -70,7 +70,9 @@ TEST(MadvFree, WholeHugePageStaysHugeAndCountsAtOnce) {
 }
 
 TEST(MadvFree, PartOfAHugePageSplitsThePageItself) {
-  for (const auto& [preset, deferred] : {std::pair{"6.1", 1U}, {"6.18", 0U}}) {
+  for (const auto& row : {std::pair{"6.1", 1U}, {"6.18", 0U}}) {
+    const auto preset = std::get<0>(row);
+    const auto deferred = std::get<1>(row);
     ToyMachine m(toy_profile(), toy_config(preset));
     m.run([&](Task& t) {
       m.mmap(t, 8, kAligned);
@@ -149,8 +151,10 @@ TEST(Fork, BothSidesReadTheSamePagesAndAWriteCopiesOne) {
 }
 
 TEST(Fork, AWriteToASharedHugePageSplitsOrCopiesItByVersion) {
-  for (const auto& [preset, mine, splits] :
-       {std::tuple{"6.1", "pppppppp", 1U}, {"4.15", "HHHHHHHH", 0U}}) {
+  for (const auto& row : {std::tuple{"6.1", "pppppppp", 1U}, {"4.15", "HHHHHHHH", 0U}}) {
+    const auto preset = std::get<0>(row);
+    const auto mine = std::get<1>(row);
+    const auto splits = std::get<2>(row);
     ToyMachine m(toy_profile(), toy_config(preset));
     m.run([&](Task& t) {
       m.mmap(t, 8, kAligned);

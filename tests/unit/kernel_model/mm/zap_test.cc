@@ -54,8 +54,9 @@ TEST(Dontneed, PartOfAHugePageSplitsOnlyTheMappingAndFreesNothing) {
 }
 
 TEST(Munmap, OfASplitHugePageAtOnceCountsAsDeferredSplitOnlyTo68) {
-  for (const auto& [preset, deferred] :
-       {std::pair{"6.1", 1U}, {"4.15", 1U}, {"6.12", 0U}}) {
+  for (const auto& row : {std::pair{"6.1", 1U}, {"4.15", 1U}, {"6.12", 0U}}) {
+    const auto preset = std::get<0>(row);
+    const auto deferred = std::get<1>(row);
     ToyMachine m(toy_profile(), toy_config(preset));
     m.run([&](Task& t) {
       m.mmap(t, 8, kAligned);
@@ -119,7 +120,9 @@ TEST(Mprotect, WholeHugePageStaysHugeAndAPartSplits) {
 }
 
 TEST(Mprotect, PagesBecomeWritableAgainByFaultOrAtOnceByVersion) {
-  for (const auto& [preset, faults] : {std::pair{"5.14", 1U}, {"6.1", 0U}}) {
+  for (const auto& row : {std::pair{"5.14", 1U}, {"6.1", 0U}}) {
+    const auto preset = std::get<0>(row);
+    const auto faults = std::get<1>(row);
     KernelConfig config = toy_config(preset);
     config.thp_enabled = ThpEnabled::kNever;
     ToyMachine m(toy_profile(), config);
@@ -174,8 +177,10 @@ TEST(Zap, AHugeEmptyRangeCostsTheHostNothing) {
 // Table sizes that a huge page deposits, by machine (kernel: mm_inc_nr_ptes of the
 // deposit).
 TEST(VmPte, AHugePageAddsOneTable) {
-  for (const auto& [name, kib] :
+  for (const auto& row :
        {std::pair{"arm64-64k", 64U}, {"x86-4k", 4U}, {"power-hash-64k", 2U}}) {
+    const auto name = std::get<0>(row);
+    const auto kib = std::get<1>(row);
     ToyMachine m(arch::load_profile(name), toy_config("6.1"));
     m.run([&](Task& t) {
       const std::uint64_t huge = m.huge();
