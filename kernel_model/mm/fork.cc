@@ -84,8 +84,10 @@ SysResult<Process*> sys_fork(Task& task, Process& process) {
 
   Process& child = kernel.add_process(process.name());
   parent.mmap_write_lock(task);
+  child.mm().mmap_write_lock(task);
   copy_mm(child.mm(), parent);
   const Errno error = dup_mmap(task, child.mm(), parent);
+  child.mm().mmap_write_unlock(task);
   parent.mmap_write_unlock(task);
   if (error == Errno::kOk) return &child;
   exit_mmap(task, child.mm());
