@@ -19,8 +19,7 @@ namespace faultline::real_kernels {
 namespace {
 
 // Tests of the probe that wait for a part of the model.
-const std::set<std::string> kWaiting = {"collapse", "filemap", "fork",      "free64k",
-                                        "hugetlb",  "khuge",   "mprothalf", "shared"};
+const std::set<std::string> kWaiting = {"filemap", "fork", "hugetlb", "khuge", "shared"};
 
 // What must be equal.  The native file's vmstat is that of a whole busy system.
 const std::vector<std::string> kProcessCounters = {
