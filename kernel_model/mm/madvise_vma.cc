@@ -4,6 +4,7 @@
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/collapse.h"
 #include "kernel_model/mm/madvise.h"
+#include "kernel_model/mm/madvise_cold.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/vma_ops.h"
@@ -37,6 +38,14 @@ Errno collapse(Task& task, Mm& mm, Vma*& vma, Range part) {
   const Errno error = madvise_collapse(task, mm, *vma, part);
   vma = mm.vmas.last_below(part.end);
   return vma == nullptr && error == Errno::kOk ? Errno::kENOMEM : error;
+}
+
+Errno madvise_cold(Task& task, Mm& mm, const Vma& vma, Range part, Madvise advice) {
+  if (!pages_may_go(vma, advice)) return Errno::kEINVAL;
+  if (!vma.anonymous) return Errno::kOk;
+  madvise_cold_or_pageout(task, mm, part,
+                          advice == Madvise::kPageout ? Reclaim::kNow : Reclaim::kNo);
+  return Errno::kOk;
 }
 
 // MADV_REMOVE punches holes into shared files only.
@@ -92,10 +101,9 @@ bool advice_known(const Kernel& kernel, Madvise advice) {
       return kernel.version() >= 4005;
     case Madvise::kCollapse:
       return kernel.version() >= 6001 && kernel.profile().geometry.has_thp;
-    // Model: not there yet, whatever the version.
     case Madvise::kCold:
     case Madvise::kPageout:
-      return false;
+      return kernel.version() >= 5004;
   }
   return false;
 }
@@ -170,6 +178,9 @@ Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice) {
       return madvise_free(task, mm, *vma, part);
     case Madvise::kCollapse:
       return collapse(task, mm, vma, part);
+    case Madvise::kCold:
+    case Madvise::kPageout:
+      return madvise_cold(task, mm, *vma, part, advice);
     case Madvise::kRemove:
       return madvise_remove(*vma);
     case Madvise::kGuardInstall:

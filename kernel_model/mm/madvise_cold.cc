@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MADV_COLD and MADV_PAGEOUT: see madvise_cold.h.
+#include "kernel_model/mm/madvise_cold.h"
+
+#include <algorithm>
+
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/mmu_gather.h"
+#include "kernel_model/mm/page_tables.h"
+#include "kernel_model/mm/rmap.h"
+#include "kernel_model/mm/split_huge_page.h"
+#include "kernel_model/phys/phys_mem.h"
+#include "kernel_model/proc/vmstat.h"
+
+namespace faultline::kernel {
+
+namespace {
+
+constexpr Centre kColdOrPageout{"madvise_cold_or_pageout_pte_range", true};
+constexpr Centre kReclaimPages{"reclaim_pages", true};
+
+// 6.10: a huge page that PTEs map whole is handled in one go (folio_pte_batch()).
+constexpr unsigned kWholeFolios = 6010;
+
+class ColdWalk {
+ public:
+  ColdWalk(Task& task, Mm& mm, Reclaim reclaim)
+      : task_(task),
+        mm_(mm),
+        pages_(mm.pages()),
+        tree_(mm.pages().tree()),
+        kernel_(mm.kernel()),
+        reclaim_(reclaim),
+        tlb_(task, mm.pages()) {}
+
+  void walk(Range range);
+
+ private:
+  bool huge_pmd(Range range);
+  void pageout_huge(VirtAddr at, Pfn head);
+  void pte_range(Range range);
+  enum class Step : std::uint8_t { kNext, kSplitFirst, kStop };
+  Step pte(Table& table, std::uint64_t& i, std::uint64_t to);
+  Step compound_pte(Table& table, std::uint64_t& i, std::uint64_t to);
+  void age(Table& table, std::uint64_t index);
+  void pageout_base(Table& table, std::uint64_t index);
+  void drop_run(Table& table, std::uint64_t from, std::uint64_t to);
+
+  [[nodiscard]] VirtAddr address(const Table& table, std::uint64_t index) const {
+    return table.start + (index << tree_.shape(table.level).shift);
+  }
+  [[nodiscard]] Page& page(Pfn pfn) { return kernel_.phys().page(pfn); }
+
+  Task& task_;
+  Mm& mm_;
+  PageTables& pages_;
+  PageTableTree& tree_;
+  Kernel& kernel_;
+  const Reclaim reclaim_;
+  MmuGather tlb_;
+  Pfn to_split_;  // what kSplitFirst is about
+};
+
+void ColdWalk::walk(Range range) {
+  const unsigned pmd_level = tree_.pmd_level();
+  const auto walked =
+      static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, pmd_level));
+  task_.charge(pages_.costs().pmd_walk * walked);
+  VirtAddr at = tree_.next_in_use(range.start, range.end, pmd_level);
+  while (at < range.end) {
+    const VirtAddr end = std::min(range.end, pages_.pmd_range(at).end);
+    if (!pages_.maps_huge(at) || !huge_pmd({at, end})) pte_range({at, end});
+    at = tree_.next_in_use(end, range.end, pmd_level);
+  }
+  tlb_.flush();
+}
+
+// True if the huge page is done with; false if its pieces are to be looked at.
+bool ColdWalk::huge_pmd(Range range) {
+  Table& pmd = *tree_.find_pmd_table(range.start);
+  Ptl lock(task_, pages_, pages_.pmd_lock_page(pmd));
+  const Pte entry = tree_.get(pmd, range.start);
+  if (!entry.is_leaf()) return false;
+  if (!entry.maps_anon() || total_mapcount(kernel_, entry.pfn()) != 1) return true;
+  if (range != pages_.pmd_range(range.start)) {
+    lock.unlock();
+    return !split_huge_page(task_, kernel_, entry.pfn());
+  }
+  if (entry.has(Pte::kYoung)) {
+    tree_.set(pmd, range.start, entry.without(Pte::kYoung));
+    task_.charge(pages_.costs().pmd_set);
+    ++mm_.process().access_generation;
+    tlb_.unmapped();
+  }
+  lock.unlock();
+  if (reclaim_ == Reclaim::kNow) pageout_huge(range.start, entry.pfn());
+  return true;
+}
+
+// shrink_folio_list() of one huge page.
+void ColdWalk::pageout_huge(VirtAddr at, Pfn head) {
+  const Scope scope(task_, kReclaimPages);
+  task_.sync();
+  if (!pages_.maps_huge(at)) return;  // somebody was faster
+  if (!is_lazyfree(kernel_, head)) {
+    split_huge_page(task_, kernel_,
+                    head);  // to swap the pieces, for which there is no room
+    return;
+  }
+  const Pte entry = tree_.get(*tree_.find_pmd_table(at), at);
+  if (entry.has(Pte::kDirty) || (page(head).flags & Page::kDirty) != 0) {
+    page(head).flags = static_cast<std::uint16_t>((page(head).flags & ~Page::kLazyfree) |
+                                                  Page::kSwapbacked);
+    return;
+  }
+  pages_.split_huge_pmd(task_, at);  // TTU_SPLIT_HUGE_PMD
+  Table* const table = tree_.find_pte_table(at);
+  if (table == nullptr) return;
+  Ptl lock(task_, pages_, table->page);
+  drop_run(*table, 0, tree_.shape(tree_.pte_level()).entries());
+}
+
+void ColdWalk::pte_range(Range range) {
+  const LevelShape& shape = tree_.shape(tree_.pte_level());
+  VirtAddr at = range.start;
+  while (at < range.end) {
+    Table* const table = tree_.find_pte_table(at);
+    if (table == nullptr || table->used == 0) return;
+    Ptl lock(task_, pages_, table->page);
+    if (tree_.find_pte_table(at) != table) continue;  // freed or collapsed while we waited
+    const std::uint64_t to = (range.end - table->start) >> shape.shift;
+    std::uint64_t i =
+        PageTableTree::next_index(*table, (at - table->start) >> shape.shift, to);
+    Step step = Step::kNext;
+    while (i < to) {
+      step = pte(*table, i, to);
+      if (step != Step::kNext) break;
+      i = PageTableTree::next_index(*table, i + 1, to);
+    }
+    at = address(*table, i);
+    lock.unlock();
+    if (tlb_.full()) tlb_.flush();
+    if (step != Step::kSplitFirst || !split_huge_page(task_, kernel_, to_split_)) return;
+  }
+}
+
+// One entry, under the table's lock.
+ColdWalk::Step ColdWalk::pte(Table& table, std::uint64_t& i, std::uint64_t to) {
+  const Pte entry = table.entry[i];
+  if (entry.has(Pte::kGuard) || !entry.maps_anon()) return Step::kNext;
+  if (compound_order(kernel_, compound_head(kernel_, entry.pfn())) > 0)
+    return compound_pte(table, i, to);
+  if (page(entry.pfn()).mapcount != 1) return Step::kNext;  // others use it, too
+  age(table, i);
+  if (reclaim_ == Reclaim::kNow) pageout_base(table, i);
+  return Step::kNext;
+}
+
+// A piece of a huge page: it is split, unless all of it lies here (and the kernel looks).
+ColdWalk::Step ColdWalk::compound_pte(Table& table, std::uint64_t& i, std::uint64_t to) {
+  const Pfn head = compound_head(kernel_, table.entry[i].pfn());
+  if (max_mapcount(kernel_, head) != 1) return Step::kStop;
+  to_split_ = head;
+  const std::uint64_t count = std::uint64_t{1} << compound_order(kernel_, head);
+  bool whole =
+      kernel_.version() >= kWholeFolios && table.entry[i].pfn() == head && i + count <= to;
+  for (std::uint64_t k = 1; whole && k < count; ++k)
+    whole = table.entry[i + k].maps_anon() && table.entry[i + k].pfn().v == head.v + k;
+  if (!whole) return Step::kSplitFirst;
+  bool dirty = (page(head).flags & Page::kDirty) != 0;
+  for (std::uint64_t k = 0; k < count; ++k) {
+    age(table, i + k);
+    dirty |= table.entry[i + k].has(Pte::kDirty);
+  }
+  if (reclaim_ == Reclaim::kNow) {
+    if (!is_lazyfree(kernel_, head)) return Step::kSplitFirst;
+    if (!dirty) drop_run(table, i, i + count);
+  }
+  i += count - 1;
+  return Step::kNext;
+}
+
+void ColdWalk::age(Table& table, std::uint64_t index) {
+  if (!table.entry[index].has(Pte::kYoung)) return;
+  table.entry[index] = table.entry[index].without(Pte::kYoung);
+  task_.charge(pages_.costs().pte_set);
+  ++mm_.process().access_generation;
+  tlb_.unmapped();
+}
+
+void ColdWalk::pageout_base(Table& table, std::uint64_t index) {
+  const Pte entry = table.entry[index];
+  if (!is_lazyfree(kernel_, entry.pfn())) return;
+  Page& frame = page(entry.pfn());
+  if (entry.has(Pte::kDirty) || (frame.flags & Page::kDirty) != 0)
+    frame.flags =
+        static_cast<std::uint16_t>((frame.flags & ~Page::kLazyfree) | Page::kSwapbacked);
+  else
+    drop_run(table, index, index + 1);
+}
+
+// try_to_unmap() of clean lazyfree pages: their contents go.  All belong to one page.
+void ColdWalk::drop_run(Table& table, std::uint64_t from, std::uint64_t to) {
+  const Pfn first = table.entry[from].pfn();
+  const auto count = static_cast<std::uint32_t>(to - from);
+  mm_.process().discarded({address(table, from), address(table, to)});
+  for (std::uint64_t i = from; i < to; ++i) tree_.set_index(table, i, Pte{});
+  task_.charge(pages_.costs().pte_clear * static_cast<std::int64_t>(count));
+  pages_.rss_stat().add(task_, RssKind::kAnon, -static_cast<std::int64_t>(count));
+  page_remove_rmap_ptes(kernel_, first, count);
+  tlb_.remove_page(first, count);
+  kernel_.vmstat().pglazyfreed += count;
+}
+
+}  // namespace
+
+void madvise_cold_or_pageout(Task& task, Mm& mm, Range range, Reclaim reclaim) {
+  const Scope scope(task, kColdOrPageout);
+  task.sync();
+  mm.kernel().mm_shared().lru.lru_add_drain(task.cpu());
+  ColdWalk walk(task, mm, reclaim);
+  walk.walk(range);
+}
+
+}  // namespace faultline::kernel
