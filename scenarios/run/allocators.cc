@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/run/allocators.h"
 
+#include "allocator/ptmalloc/release.h"
+
 namespace faultline::scenario {
+namespace {
+
+std::vector<std::string> ptmalloc_releases() {
+  std::vector<std::string> names;
+  for (const alloc::ReleaseProfile& r : alloc::releases()) names.emplace_back(r.name);
+  return names;
+}
+
+}  // namespace
 
 const std::vector<AllocatorDecl>& all_allocators() {
-  static const std::vector<AllocatorDecl> table = {{"ptmalloc", {"2.26"}}};
+  static const std::vector<AllocatorDecl> table = {{"ptmalloc", ptmalloc_releases(), "2.26"}};
   return table;
 }
 

@@ -12,7 +12,8 @@ namespace faultline::scenario {
 
 struct AllocatorDecl {
   std::string_view name;
-  std::vector<std::string> releases;  // the first is the default
+  std::vector<std::string> releases;
+  std::string default_release;
 };
 
 [[nodiscard]] const std::vector<AllocatorDecl>& all_allocators();

@@ -4,19 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "allocator/ptmalloc/tunables.h"
 #include "arch_profiles/profile_loader.h"
 #include "kernel_model/presets/presets.h"
 #include "scenarios/run/allocators.h"
 
 namespace faultline::scenario {
 namespace {
-
-std::string text_or(const Node& table, std::string_view key, std::string_view prefix,
-                    std::string fallback) {
-  const Node* node = table.find(key);
-  if (node == nullptr) return fallback;
-  return as_text(*node, std::string(prefix) + "." + std::string(key));
-}
 
 const Node& required_table(const Node& settings, std::string_view name) {
   return as_table(require(settings, name, "the scenario"), name);
@@ -67,20 +61,14 @@ void read_switches(const Node& table, const std::string& prefix,
   }
 }
 
-void check_tunables(const Node& node, const std::string& text) {
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::string_view pair = rest.substr(0, rest.find(':'));
-    const std::size_t equals = pair.find('=');
-    if (equals == 0 || equals == std::string_view::npos || equals + 1 == pair.size())
-      throw InputError({node.place,
-                        "allocator.tunables",
-                        "allocator.tunables: \"" + std::string(pair) +
-                            "\" is not a tunable with its value",
-                        "write \"glibc.malloc.arena_max=2:glibc.malloc.hugetlb=1\"",
-                        {}});
-    rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
-  }
+alloc::Settings read_tunables(const Node& node) {
+  alloc::TunablesResult read =
+      alloc::parse_tunables(as_text(node, "allocator.tunables"));
+  if (read.problem.empty()) return read.settings;
+  std::string hint = "write \"glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0\"";
+  if (!read.unknown.empty()) hint = did_you_mean(read.unknown, read.accepted);
+  throw InputError({node.place, "allocator.tunables", "allocator.tunables: " + read.problem,
+                    std::move(hint), std::move(read.accepted)});
 }
 
 std::int64_t read_bytes(const Node& node, const std::string& key,
@@ -177,12 +165,11 @@ AllocatorSpec read_allocator(const Node& settings) {
     index = as_choice(*name, "allocator.name", allocator_names(), "allocator");
   const AllocatorDecl& decl = all_allocators()[index];
   spec.name = decl.name;
-  spec.release = decl.releases.front();
+  spec.release = decl.default_release;
   if (const Node* release = table.find("release"))
     spec.release = decl.releases[as_choice(*release, "allocator.release", decl.releases,
                                            "release of " + spec.name)];
-  spec.tunables = text_or(table, "tunables", "allocator", "");
-  if (!spec.tunables.empty()) check_tunables(*table.find("tunables"), spec.tunables);
+  if (const Node* tunables = table.find("tunables")) spec.settings = read_tunables(*tunables);
   return spec;
 }
 

@@ -50,7 +50,7 @@ void Machine::main_thread(Task& task, workloads::Progress& progress) {
     alloc::Model platform(program_, task);
     const alloc::ReleaseProfile* release = alloc::find_release(spec_.allocator.release);
     FAULTLINE_CHECK(release != nullptr);
-    alloc::Ptmalloc<alloc::Model> allocator(platform, *release);
+    alloc::Ptmalloc<alloc::Model> allocator(platform, *release, spec_.allocator.settings);
     outcome_ = workloads::run(platform, allocator, spec_.workload, progress);
   }
   elapsed_ = task.now() - start;

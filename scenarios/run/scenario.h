@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "allocator/ptmalloc/settings.h"
 #include "arch_profiles/profile.h"
 #include "kernel_model/config.h"
 #include "scenarios/run/expectation.h"
@@ -23,7 +24,7 @@ namespace faultline::scenario {
 struct AllocatorSpec {
   std::string name = "ptmalloc";
   std::string release = "2.26";
-  std::string tunables;  // as GLIBC_TUNABLES: "glibc.malloc.arena_max=2:…"
+  alloc::Settings settings;  // from tunables = "glibc.malloc.arena_max=2:…"
 };
 
 // A number that somebody published about one variant.

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "allocator/ptmalloc/tunables.h"
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+
+namespace faultline::alloc {
+namespace {
+
+constexpr std::uint64_t kNoLimit = UINT64_MAX;
+
+// What setting one does to Settings; the maximum is the list's.
+struct Tunable {
+  std::string_view name;
+  std::uint64_t min, max;
+  void (*set)(Settings&, std::uint64_t);
+};
+
+// Any of these four fixes the thresholds (do_set_*: mp_.no_dyn_threshold = 1).
+void fix(Settings& s) { s.dynamic_threshold = false; }
+
+constexpr Tunable kTunables[] = {
+    {"glibc.malloc.arena_max", 1, kNoLimit, [](Settings& s, std::uint64_t v) { s.arena_max = v; }},
+    {"glibc.malloc.arena_test", 1, kNoLimit, [](Settings& s, std::uint64_t v) { s.arena_test = v; }},
+    {"glibc.malloc.mmap_max", 0, kNoLimit, [](Settings& s, std::uint64_t v) { s.mmap_max = v; fix(s); }},
+    {"glibc.malloc.mmap_threshold", 0, kNoLimit,
+     [](Settings& s, std::uint64_t v) { s.mmap_threshold = v; fix(s); }},
+    {"glibc.malloc.mxfast", 0, 160, [](Settings& s, std::uint64_t v) { s.mxfast = v; }},
+    {"glibc.malloc.perturb", 0, 255, [](Settings& s, std::uint64_t v) { s.perturb = static_cast<unsigned>(v); }},
+    {"glibc.malloc.tcache_count", 0, 65535,
+     [](Settings& s, std::uint64_t v) { s.tcache_count = static_cast<int>(v); }},
+    {"glibc.malloc.tcache_max", 0, kNoLimit, [](Settings& s, std::uint64_t v) { s.tcache_max = v; }},
+    {"glibc.malloc.top_pad", 0, kNoLimit, [](Settings& s, std::uint64_t v) { s.top_pad = v; fix(s); }},
+    {"glibc.malloc.trim_threshold", 0, kNoLimit,
+     [](Settings& s, std::uint64_t v) { s.trim_threshold = v; fix(s); }},
+};
+
+const Tunable* find(std::string_view name) {
+  for (const Tunable& t : kTunables)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+
+// As strtoul with base 0, without signs and blanks: decimal, 0x and octal.
+std::optional<std::uint64_t> number(std::string_view text) {
+  int base = 10;
+  if (text.starts_with("0x") || text.starts_with("0X")) {
+    base = 16;
+    text.remove_prefix(2);
+  } else if (text.size() > 1 && text.front() == '0') {
+    base = 8;
+    text.remove_prefix(1);
+  }
+  std::uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return value;
+}
+
+std::string range(const Tunable& t) {
+  return t.max == kNoLimit ? "at least " + std::to_string(t.min)
+                           : std::to_string(t.min) + " to " + std::to_string(t.max);
+}
+
+// One NAME=VALUE.
+void apply(std::string_view pair, TunablesResult& out) {
+  const std::size_t equals = pair.find('=');
+  const std::string name(pair.substr(0, equals));
+  if (equals == std::string_view::npos || equals == 0 || equals + 1 == pair.size()) {
+    out.problem = "\"" + std::string(pair) + "\" is not a tunable with its value";
+    return;
+  }
+  const Tunable* const tunable = find(name);
+  if (tunable == nullptr) {
+    out.problem = "unknown tunable \"" + name + "\"";
+    out.unknown = name;
+    for (const Tunable& t : kTunables) out.accepted.emplace_back(t.name);
+    return;
+  }
+  const std::string_view text = pair.substr(equals + 1);
+  const std::optional<std::uint64_t> value = number(text);
+  if (!value || *value < tunable->min || *value > tunable->max) {
+    out.problem = name + " can't be \"" + std::string(text) + "\": a number, " + range(*tunable);
+    return;
+  }
+  tunable->set(out.settings, *value);
+}
+
+}  // namespace
+
+TunablesResult parse_tunables(std::string_view text) {
+  TunablesResult out;
+  while (!text.empty() && out.problem.empty()) {
+    const std::size_t colon = text.find(':');
+    apply(text.substr(0, colon), out);
+    text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+  }
+  return out;
+}
+
+}  // namespace faultline::alloc
