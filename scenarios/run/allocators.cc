@@ -15,7 +15,8 @@ std::vector<std::string> ptmalloc_releases() {
 }  // namespace
 
 const std::vector<AllocatorDecl>& all_allocators() {
-  static const std::vector<AllocatorDecl> table = {{"ptmalloc", ptmalloc_releases(), "2.26"}};
+  static const std::vector<AllocatorDecl> table = {
+      {"ptmalloc", ptmalloc_releases(), "2.26"}};
   return table;
 }
 

@@ -62,8 +62,7 @@ void read_switches(const Node& table, const std::string& prefix,
 }
 
 alloc::Settings read_tunables(const Node& node) {
-  alloc::TunablesResult read =
-      alloc::parse_tunables(as_text(node, "allocator.tunables"));
+  alloc::TunablesResult read = alloc::parse_tunables(as_text(node, "allocator.tunables"));
   if (read.problem.empty()) return read.settings;
   std::string hint = "write \"glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0\"";
   if (!read.unknown.empty()) hint = did_you_mean(read.unknown, read.accepted);
@@ -169,7 +168,8 @@ AllocatorSpec read_allocator(const Node& settings) {
   if (const Node* release = table.find("release"))
     spec.release = decl.releases[as_choice(*release, "allocator.release", decl.releases,
                                            "release of " + spec.name)];
-  if (const Node* tunables = table.find("tunables")) spec.settings = read_tunables(*tunables);
+  if (const Node* tunables = table.find("tunables"))
+    spec.settings = read_tunables(*tunables);
   return spec;
 }
 

@@ -44,7 +44,9 @@ Result run(const Scenario& scenario, const RunChoice& choice = {}) {
   return run_scenario(scenario, choice, progress);
 }
 
-Decimal value(const VariantResult& v, std::string_view metric) { return v.metric(metric)->value; }
+Decimal value(const VariantResult& v, std::string_view metric) {
+  return v.metric(metric)->value;
+}
 
 TEST(Execute, SameBytesAgainAndOnSeveralHostThreads) {
   const std::string once = report::json(run(stress()));
@@ -75,12 +77,13 @@ TEST(Execute, RefusesAVariantThatIsNotThere) {
     FAIL() << "accepted";
   } catch (const InputError& e) {
     EXPECT_EQ(e.complaint().hint, "did you mean \"never\"?");
-    EXPECT_EQ(e.complaint().accepted, (std::vector<std::string>{"always", "never", "four-cpus"}));
+    EXPECT_EQ(e.complaint().accepted,
+              (std::vector<std::string>{"always", "never", "four-cpus"}));
   }
 }
 
-// All the time of all tasks is somewhere: shares add up to one, user and system time to the time on
-// a CPU, and no more CPU time is used than there is.
+// All the time of all tasks is somewhere: shares add up to one, user and system time to the
+// time on a CPU, and no more CPU time is used than there is.
 TEST(Execute, TimeAddsUp) {
   const Scenario s = stress();
   for (const RunSpec& spec : s.variants) {
@@ -110,17 +113,21 @@ TEST(Execute, MoreTasksThanCpusWait) {
 TEST(Execute, ReportedStacksCarryTheKernelsNames) {
   const Result r = run(stress(), {{"always"}, 1});
   const std::string chain =
-      "el0_da;do_mem_abort;do_translation_fault;do_page_fault;handle_mm_fault;__handle_mm_fault;"
+      "el0_da;do_mem_abort;do_translation_fault;do_page_fault;handle_mm_fault;__handle_mm_"
+      "fault;"
       "do_huge_pmd_anonymous_page;__do_huge_pmd_anonymous_page;clear_huge_page;clear_page";
   const std::string& top = r.variants[0].top.at(0).stack;
   EXPECT_TRUE(top.ends_with(chain)) << top;
-  EXPECT_TRUE(top.starts_with("start_thread;alloc_mem;allocate_free;malloc;_int_malloc;sysmalloc;")) << top;
+  EXPECT_TRUE(
+      top.starts_with("start_thread;alloc_mem;allocate_free;malloc;_int_malloc;sysmalloc;"))
+      << top;
 }
 
 TEST(Execute, TheWorkloadsOwnCountsAreMetrics) {
   const Result r = run(stress(), {{"never"}, 1});
   // Two threads a scheme, two rounds; 256 GiB end the rounds of all schemes but the first.
-  EXPECT_EQ(value(r.variants[0], "frees").text(), std::to_string(2 * 2 * (50 + 35 + 23 + 16)));
+  EXPECT_EQ(value(r.variants[0], "frees").text(),
+            std::to_string(2 * 2 * (50 + 35 + 23 + 16)));
   EXPECT_EQ(value(r.variants[0], "refused-mallocs").text(), std::to_string(2 * 2 * 3));
   EXPECT_EQ(r.variants[0].failure, "");
 }
