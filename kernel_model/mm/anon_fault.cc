@@ -7,7 +7,9 @@
 // cache.
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/fault_context.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
+#include "kernel_model/mm/mthp.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "sim/check.h"
@@ -29,10 +31,10 @@ std::optional<Pfn> alloc_base_page(Fault& fault) {
   return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
 }
 
-void free_unmapped_page(Fault& fault, Pfn page) {
+void free_unmapped(Fault& fault, Pfn page, unsigned order = 0) {
   fault.task.charge(fault.pages.costs().page_free);
   fault.task.sync();
-  fault.kernel.phys().free_pages(page, 0, fault.task.cpu());
+  fault.kernel.phys().free_pages(page, order, fault.task.cpu());
 }
 
 std::uint64_t anon_bits(const Fault& fault) {
@@ -58,6 +60,36 @@ FaultResult map_zero_page(Fault& fault, Table& table) {
   return FaultResult::kDone;
 }
 
+// Under the PTE's lock: maps a fresh page, or all pages of a large folio, if all entries
+// are none.
+bool map_folio(Fault& fault, Table& table, AnonFolio folio) {
+  PageTables& pages = fault.pages;
+  if (folio.order == 0) {
+    if (!set_if_none(fault, table, Pte::leaf(folio.head, anon_bits(fault)))) return false;
+    page_add_new_anon_rmap(fault.kernel, folio.head);
+    if (fault.locked()) mark_mlocked(fault.kernel, folio.head, true);
+    pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
+    return true;
+  }
+  const Range range = folio_range(pages, fault.at, folio.order);
+  PageTableTree& tree = pages.tree();
+  if (tree.find_pte_table(fault.at) != &table) return false;
+  if (tree.next_in_use(range.start, range.end, tree.pte_level()) < range.end) return false;
+  const std::int64_t count = std::int64_t{1} << folio.order;
+  Pte entry = Pte::leaf(folio.head, anon_bits(fault));
+  for (VirtAddr at = range.start; at < range.end; at = at + pages.geometry().page_size()) {
+    tree.set(table, at, entry);
+    entry = entry.at_subpage(1);
+  }
+  page_add_new_folio_rmap(
+      fault.kernel, folio.head, folio.order,
+      fault.vma.linear_page_index(range.start, pages.geometry().page_shift));
+  pages.rss_stat().add(fault.task, RssKind::kAnon, count);
+  ++fault.kernel.mm_shared().mthp_stats[folio.order].anon_fault_alloc;
+  fault.task.charge(pages.costs().pte_set * count);
+  return true;
+}
+
 FaultResult do_anonymous_page(Fault& fault, Table& pmd) {
   Scope scope(fault.task, kDoAnonymousPage);
   PageTables& pages = fault.pages;
@@ -72,18 +104,13 @@ FaultResult do_anonymous_page(Fault& fault, Table& pmd) {
   }
   if (!fault.write()) return map_zero_page(fault, *table);
   if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
-  const auto page = alloc_base_page(fault);
-  if (!page) return FaultResult::kOom;
-  clear_pages(fault.task, fault.kernel, *page, pages.geometry().page_size());
+  const auto folio = alloc_anon_folio(fault, *table);
+  if (!folio) return FaultResult::kOom;
   {
     Ptl lock(fault.task, pages, table->page);
-    if (set_if_none(fault, *table, Pte::leaf(*page, anon_bits(fault)))) {
-      page_add_new_anon_rmap(fault.kernel, *page);
-      pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
-      return FaultResult::kDone;
-    }
+    if (map_folio(fault, *table, *folio)) return FaultResult::kDone;
   }
-  free_unmapped_page(fault, *page);
+  free_unmapped(fault, folio->head, folio->order);
   return FaultResult::kDone;
 }
 
@@ -124,15 +151,18 @@ FaultResult wp_page_copy(Fault& fault, Table& table, Pte old) {
   if (tree.find_pte_table(fault.at) != &table ||
       tree.get(table, fault.at).raw() != old.raw()) {
     lock.unlock();
-    free_unmapped_page(fault, *page);
+    free_unmapped(fault, *page);
     return FaultResult::kDone;
   }
   tree.set(table, fault.at, Pte::leaf(*page, anon_bits(fault)));
   page_add_new_anon_rmap(fault.kernel, *page);
+  if (fault.locked()) mark_mlocked(fault.kernel, *page, true);
   fault.task.charge(pages.costs().pte_set);
   if (old.present()) flush_tlb_range(fault.task, pages);  // ptep_clear_flush_notify()
   if (old.maps_anon()) {
     page_remove_rmap_pte(fault.kernel, old.pfn());
+    if (fault.locked())
+      mark_mlocked(fault.kernel, compound_head(fault.kernel, old.pfn()), false);
   } else {
     pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
     if (old.has(Pte::kFile)) pages.rss_stat().add_fast(fault.task, RssKind::kFile, -1);

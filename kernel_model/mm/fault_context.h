@@ -34,6 +34,7 @@ struct Fault {
   bool under_vma_lock;  // FAULT_FLAG_VMA_LOCK
 
   [[nodiscard]] bool write() const { return access == Access::kWrite; }
+  [[nodiscard]] bool locked() const { return (vma.vm_flags & VM_LOCKED) != 0; }
   [[nodiscard]] std::uint64_t accessed_bits() const {
     return write() ? Pte::kYoung | Pte::kDirty : Pte::kYoung;
   }
@@ -54,6 +55,8 @@ FaultResult huge_pmd_set_accessed(Fault& fault, Table& pmd, Pte entry);
 // A write to a read-only huge PMD.
 FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry);
 // hugepage_vma_check() and its like: may a fault in this VMA try a huge page?
+// thp_possible leaves out what sysfs says.
+[[nodiscard]] bool thp_possible(const Kernel& kernel, const Mm& mm, const Vma& vma);
 [[nodiscard]] bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma);
 
 // --- anon_fault.cc

@@ -24,24 +24,6 @@ namespace {
 constexpr Centre kDoHugePmdAnonymousPage{"do_huge_pmd_anonymous_page", true};
 constexpr Centre kDoHugePmdAnonymousPageInner{"__do_huge_pmd_anonymous_page", true};
 
-// alloc_hugepage_direct_gfpmask(), vma_thp_gfp_mask().
-GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma) {
-  const bool advised = (vma.vm_flags & VM_HUGEPAGE) != 0;
-  switch (kernel.config().thp_defrag) {
-    case ThpDefrag::kAlways:
-      return advised ? GfpReclaim::kDirect : GfpReclaim::kDirectNoretry;
-    case ThpDefrag::kDefer:
-      return GfpReclaim::kKswapd;
-    case ThpDefrag::kDeferMadvise:
-      return advised ? GfpReclaim::kDirect : GfpReclaim::kKswapd;
-    case ThpDefrag::kMadvise:
-      return advised ? GfpReclaim::kDirect : GfpReclaim::kNone;
-    case ThpDefrag::kNever:
-      break;
-  }
-  return GfpReclaim::kNone;
-}
-
 // The read fault: one page of zeros for all, read-only.
 FaultResult map_huge_zero_page(Fault& fault, Table& pmd) {
   PageTables& pages = fault.pages;
@@ -94,6 +76,24 @@ FaultResult do_huge_pmd_anonymous_page_inner(Fault& fault, Table& pmd, Pfn page)
 
 }  // namespace
 
+// alloc_hugepage_direct_gfpmask(), vma_thp_gfp_mask().
+GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma) {
+  const bool advised = (vma.vm_flags & VM_HUGEPAGE) != 0;
+  switch (kernel.config().thp_defrag) {
+    case ThpDefrag::kAlways:
+      return advised ? GfpReclaim::kDirect : GfpReclaim::kDirectNoretry;
+    case ThpDefrag::kDefer:
+      return GfpReclaim::kKswapd;
+    case ThpDefrag::kDeferMadvise:
+      return advised ? GfpReclaim::kDirect : GfpReclaim::kKswapd;
+    case ThpDefrag::kMadvise:
+      return advised ? GfpReclaim::kDirect : GfpReclaim::kNone;
+    case ThpDefrag::kNever:
+      break;
+  }
+  return GfpReclaim::kNone;
+}
+
 // alloc_pages_vma(), vma_alloc_folio(): the task's node first.  4.15 leaves it at that;
 // later kernels go to other nodes if direct reclaim is allowed.
 std::optional<Pfn> alloc_huge_page(Fault& fault) {
@@ -129,6 +129,7 @@ void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
   page_add_new_huge_rmap(fault.kernel, page,
                          fault.vma.linear_page_index(pages.pmd_range(fault.at).start,
                                                      pages.geometry().page_shift));
+  if (fault.locked()) mark_mlocked(fault.kernel, page, true);
   std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty;
   if ((fault.vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;
   pages.tree().set(pmd, fault.at, Pte::leaf(page, bits));
@@ -137,10 +138,13 @@ void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
   fault.task.charge(pages.costs().pmd_set);
 }
 
-bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma) {
+bool thp_possible(const Kernel& kernel, const Mm& mm, const Vma& vma) {
   if (!kernel.profile().geometry.has_thp || !vma.anonymous || mm.thp_disabled) return false;
-  if ((vma.vm_flags & (VM_NOHUGEPAGE | VM_HUGETLB | kVmSpecial | VM_SHARED)) != 0)
-    return false;
+  return (vma.vm_flags & (VM_NOHUGEPAGE | VM_HUGETLB | kVmSpecial | VM_SHARED)) == 0;
+}
+
+bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma) {
+  if (!thp_possible(kernel, mm, vma)) return false;
   switch (kernel.config().thp_enabled) {
     case ThpEnabled::kAlways:
       return true;

@@ -9,9 +9,12 @@
 #include <optional>
 
 #include "kernel_model/mm/fault_context.h"
+#include "kernel_model/phys/phys_mem.h"
 
 namespace faultline::kernel {
 
+// alloc_hugepage_direct_gfpmask(), vma_thp_gfp_mask(): by defrag mode and advice.
+[[nodiscard]] GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma);
 // By the VMA's advice and the defrag mode; counts nothing.
 [[nodiscard]] std::optional<Pfn> alloc_huge_page(Fault& fault);
 // One that nobody has mapped goes back.

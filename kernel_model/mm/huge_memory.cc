@@ -59,6 +59,16 @@ void PageTables::replace_huge_pmd(Task& task, Table& pmd, VirtAddr at,
   task.charge(costs_.pmd_set + costs_.pte_set * static_cast<std::int64_t>(pages.size()));
 }
 
+void PageTables::map_zero_page_instead(Task& task, VirtAddr at) {
+  Table& table = *tree_.find_pte_table(at);
+  const Pte old = tree_.get(table, at);
+  drop_piece(kernel_, old.pfn());
+  const std::uint64_t readable = old.raw() & Pte::kUser;
+  tree_.set(table, at,
+            Pte::leaf(Pfn{0}, Pte::kPresent | Pte::kYoung | Pte::kZero | readable));
+  rss_.add(task, RssKind::kAnon, -1);
+}
+
 void PageTables::vma_adjust_trans_huge(Task& task, Vma& vma, VirtAddr at) {
   const Range huge = pmd_range(at);
   if (at == huge.start || !vma.range().contains(huge)) return;

@@ -11,7 +11,7 @@ namespace {
 
 bool may_become_lazyfree(const Page& page) {
   constexpr std::uint16_t kNeeded = Page::kLru | Page::kAnon | Page::kSwapbacked;
-  return (page.flags & kNeeded) == kNeeded;
+  return (page.flags & (kNeeded | Page::kUnevictable)) == kNeeded;
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // mlock(2), mlock2(2), munlock(2): a VMA flag, and the pages faulted in.
 //
 // Stands for: do_mlock(), apply_vma_lock_flags(), mlock_fixup() (mm/mlock.c, v4.15-6.18).
-// Model: no RLIMIT_MEMLOCK; locked pages don't change LRU lists.
+// Model: no RLIMIT_MEMLOCK.
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
@@ -43,6 +43,7 @@ Errno mlock_fixup(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t new_f
   const std::uint64_t pages = pages_of(mm, part.bytes());
   if ((old_flags & VM_LOCKED) != 0) mm.locked_vm -= pages;
   if ((new_flags & VM_LOCKED) != 0) mm.locked_vm += pages;
+  mm.pages().mlock_pages(part, (new_flags & VM_LOCKED) != 0);
   return Errno::kOk;
 }
 

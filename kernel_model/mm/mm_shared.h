@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernel_model/mm/lru_batch.h"
+#include "kernel_model/mm/mthp.h"
 #include "kernel_model/types.h"
 #include "sim/cost_centre.h"
 #include "sim/task.h"
@@ -52,6 +53,7 @@ class MmShared {
 
   DeferredSplitQueue deferred_split;
   LruBatches lru;
+  MthpStats mthp_stats{};  // by order
 
   // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound)
   // page.

@@ -171,6 +171,23 @@ void PageTables::for_each_present(
   }
 }
 
+// Model: a page that several VMAs have locked is evictable after the first munlock (no
+// mlock_count); pieces of a split huge page are left alone, as from 5.18.
+void PageTables::mlock_pages(Range range, bool locked) {
+  for_each_present(range, [&](Range run, const PageView& view) {
+    if (view.kind == PageView::kHuge) {
+      mark_mlocked(kernel_, view.pfn, locked);
+      return;
+    }
+    if (view.kind != PageView::kBase || view.file) return;
+    for (VirtAddr at = run.start; at < run.end; at = at + geometry_.page_size()) {
+      const Pfn pfn = tree_.leaf_at(at).pfn();
+      if (compound_order(kernel_, compound_head(kernel_, pfn)) == 0)
+        mark_mlocked(kernel_, pfn, locked);
+    }
+  });
+}
+
 void PageTables::account_table_pages(std::uint64_t before) {
   kernel_.vmstat().nr_page_table_pages +=
       static_cast<std::int64_t>(tree_.table_pages()) - static_cast<std::int64_t>(before);

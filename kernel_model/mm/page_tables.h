@@ -88,6 +88,9 @@ class PageTables {
   // move_page_tables of mremap.
   void move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma& to,
                         VirtAddr new_start, std::uint64_t bytes);
+  // mlock_vma_pages_range(): what `range` of a VMA maps whole becomes unevictable, or
+  // evictable.
+  void mlock_pages(Range range, bool locked);
   // madvise_free_single_vma on an anonymous VMA; the advice's own checks are the caller's.
   void madvise_free(Task& task, Range range);
   // copy_page_range of fork: what `from` has mapped is mapped in the child's VMA `to`, too,
@@ -114,6 +117,9 @@ class PageTables {
   // MMF_HUGE_ZERO_PAGE: the mm holds one reference of the huge zero page until it exits.
   void note_huge_zero_page();
 
+  // The piece of a compound page that is mapped at `at` by a PTE is replaced by the zero
+  // page.
+  void map_zero_page_instead(Task& task, VirtAddr at);
   // The huge entry at `at` becomes one entry for each of `pages`, as `like` but for the
   // frame.  The PMD's lock is held; the huge page's own mapping has been accounted for.
   void replace_huge_pmd(Task& task, Table& pmd, VirtAddr at, const std::vector<Pfn>& pages,

@@ -114,6 +114,21 @@ void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index) {
   ++kernel.vmstat().nr_anon_transparent_hugepages;
 }
 
+void page_add_new_folio_rmap(Kernel& kernel, Pfn head, unsigned order,
+                             std::uint64_t index) {
+  PhysMem& phys = kernel.phys();
+  Page& page = phys.page(head);
+  const auto pages = std::int32_t{1} << order;
+  page.refcount = pages;
+  page.mapcount = 1;
+  page.order = static_cast<std::uint8_t>(order);
+  page.flags = kNewAnon | Page::kHead;
+  set_up_counts(phys, head, index);
+  set_up_pieces(phys, head, Page::kAnon | Page::kTail | Page::kAnonExclusive, 1);
+  nr_pages_mapped_of(phys, head) = static_cast<std::uint32_t>(pages);
+  kernel.vmstat().nr_anon_pages += pages;
+}
+
 void page_dup_rmap_pte(Kernel& kernel, Pfn pfn) {
   PhysMem& phys = kernel.phys();
   Page& page = phys.page(pfn);
@@ -175,6 +190,15 @@ void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages) {
   queue_if_partial(kernel, head, mapped);
 }
 
+void drop_piece(Kernel& kernel, Pfn pfn) {
+  PhysMem& phys = kernel.phys();
+  const Pfn head = compound_head(kernel, pfn);
+  --phys.page(head).refcount;
+  if (--phys.page(pfn).mapcount > 0) return;
+  --nr_pages_mapped_of(phys, head);
+  --kernel.vmstat().nr_anon_pages;
+}
+
 void page_remove_rmap_pmd(Kernel& kernel, Pfn head) {
   PhysMem& phys = kernel.phys();
   if (--compound_mapcount_of(phys, head) > 0) return;
@@ -219,6 +243,14 @@ std::int32_t max_mapcount(Kernel& kernel, Pfn head) {
     for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i)
       most = std::max(most, phys.page({head.v + i}).mapcount);
   return most + static_cast<std::int32_t>(compound_mapcount_of(phys, head));
+}
+
+void mark_mlocked(Kernel& kernel, Pfn head, bool locked) {
+  Page& page = kernel.phys().page(head);
+  if (locked)
+    page.flags |= Page::kUnevictable;
+  else
+    page.flags &= static_cast<std::uint16_t>(~Page::kUnevictable);
 }
 
 bool is_exclusive(Kernel& kernel, Pfn pfn) {

@@ -25,6 +25,8 @@ void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn);
 // A fresh huge page, mapped by one PMD; `index` is where its first base page lies in its
 // anonymous mapping (linear_page_index()).
 void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index);
+// A fresh large folio whose pages are each mapped by one PTE.
+void page_add_new_folio_rmap(Kernel& kernel, Pfn head, unsigned order, std::uint64_t index);
 // One more mapping, by fork: of a base page or piece, or of a huge page by a PMD.  The page
 // is no longer anybody's alone.
 void page_dup_rmap_pte(Kernel& kernel, Pfn pfn);
@@ -36,6 +38,9 @@ void page_remove_rmap_pte(Kernel& kernel, Pfn pfn);
 // `pages` PTE mappings of consecutive pieces of one compound page go together (folio
 // batching, 6.9+).
 void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages);
+// A piece's PTE mapping and its reference go while the page is being split: nothing is
+// queued.
+void drop_piece(Kernel& kernel, Pfn pfn);
 // The PMD mapping of a huge page goes.
 void page_remove_rmap_pmd(Kernel& kernel, Pfn head);
 
@@ -46,6 +51,8 @@ void queue_for_deferred_split(Kernel& kernel, Pfn head);
 // many base pages were freed.  The caller has synchronised.
 std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs = 1);
 
+// mlock_page(), munlock_page(): off and on the LRU that reclaim looks at.
+void mark_mlocked(Kernel& kernel, Pfn head, bool locked);
 // PageAnonExclusive: only this mapping of the page exists, as far as forks are concerned.
 [[nodiscard]] bool is_exclusive(Kernel& kernel, Pfn pfn);
 [[nodiscard]] std::uint64_t page_index(Kernel& kernel, Pfn head);

@@ -8,6 +8,7 @@
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/rmap.h"
+#include "kernel_model/phys/page_contents.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
 
@@ -37,6 +38,25 @@ void unmap_page(Task& task, Kernel& kernel, Pfn head) {
 Duration split_cost(const Kernel& kernel, std::uint64_t pages) {
   const arch::Costs& costs = kernel.profile().costs;
   return (costs.pte_clear + costs.pte_set) * static_cast<std::int64_t>(pages);
+}
+
+// try_to_map_unused_to_zeropage() (mm/migrate.c, 6.12): mapped again, a piece that holds
+// only zeros becomes the zero page.  Model: only where somebody keeps the contents of
+// frames; otherwise every piece is taken to hold data.
+void map_unused_to_zeropage(Task& task, Kernel& kernel, Pfn head) {
+  const PageContents* contents = kernel.contents();
+  if (kernel.version() < 6012 || contents == nullptr) return;
+  if ((kernel.phys().page(head).flags & Page::kUnevictable) != 0) return;
+  for_each_place_of(kernel, head, [&](Mm& mm, Vma& vma, Range range) {
+    if ((vma.vm_flags & VM_LOCKED) != 0) return;
+    PageTables& pages = mm.pages();
+    for (VirtAddr at = range.start; at < range.end;
+         at = at + pages.geometry().page_size()) {
+      const Pte entry = pages.tree().leaf_at(at);
+      if (!entry.maps_anon() || compound_head(kernel, entry.pfn()) != head) continue;
+      if (contents->byte(entry.pfn()) == 0) pages.map_zero_page_instead(task, at);
+    }
+  });
 }
 
 bool split_failed(Kernel& kernel) {
@@ -75,6 +95,7 @@ bool split_huge_page(Task& task, Kernel& kernel, Pfn head, std::int32_t extra_re
   task.charge(split_cost(kernel, std::uint64_t{1} << compound_order(kernel, head)));
   task.sync();
   if (held_by_others()) return split_failed(kernel);  // page_ref_freeze()
+  map_unused_to_zeropage(task, kernel, head);
   const bool counts = compound_order(kernel, head) == kernel.profile().geometry.pmd_order();
   const std::uint64_t freed = break_up_compound(kernel, head, task.cpu());
   task.charge(kernel.profile().costs.page_free * static_cast<std::int64_t>(freed));

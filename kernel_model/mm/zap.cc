@@ -76,7 +76,6 @@ std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index
 }  // namespace
 
 bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
-  static_cast<void>(vma);
   const bool reclaim = why == ZapFor::kDontneed && kernel_.config().pt_reclaim &&
                        kernel_.profile().isa == arch::Isa::kX86_64;
   Scope scope(task, kUnmapPageRange);
@@ -88,6 +87,7 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
   if (at == range.end) return false;
   rss_.update_hiwater();
+  if ((vma.vm_flags & VM_LOCKED) != 0) mlock_pages(range, false);
   MmuGather tlb(task, *this, why);
   while (at < range.end) {
     const VirtAddr end = std::min(range.end, pmd_range(at).end);

@@ -34,7 +34,8 @@ struct Page {
     kBuddy = 2048,
     kUnmovable = 4096,
     kPcp = 8192,
-    kAnonExclusive = 16384  // PG_anon_exclusive: not shared by a fork (since)
+    kAnonExclusive = 16384,  // PG_anon_exclusive: not shared by a fork (since)
+    kUnevictable = 32768     // PG_unevictable: some VM_LOCKED mapping has it
   };
   std::uint16_t flags = 0;
   std::uint8_t order = 0;  // of a head page

@@ -96,6 +96,22 @@ constexpr Switch number(std::string_view key, std::string_view about) {
           [](const KernelConfig& config) { return std::to_string(config.*Field); }};
 }
 
+template <auto Field>
+constexpr Switch sizes(std::string_view key, std::string_view about) {
+  return {key, about,
+          [](KernelConfig& config, const Node& value, std::string_view name) {
+            (config.*Field).clear();
+            for (const Node& size : as_list(value, name))
+              (config.*Field).push_back(as_size(size, name));
+          },
+          [](const KernelConfig& config) {
+            std::string text = "[";
+            for (const std::uint64_t size : config.*Field)
+              text += (text.size() > 1 ? ", " : "") + std::to_string(size / 1024) + " KiB";
+            return text + "]";
+          }};
+}
+
 constexpr std::int64_t kAny = std::int64_t{1} << 40;
 using C = KernelConfig;
 
@@ -159,6 +175,12 @@ constexpr Switch kSwitches[] = {
                                         "the counter thp_fault_fallback_charge exists"),
     choice<&C::thp_mmap_align, kAlign>("transparent_hugepage.mmap_align",
                                        "mappings that mmap places on a PMD boundary"),
+    sizes<&C::mthp_always>("transparent_hugepage.mthp_always",
+                           "sizes below the PMD's, for all mappings (6.8)"),
+    sizes<&C::mthp_inherit>("transparent_hugepage.mthp_inherit",
+                            "sizes below the PMD's that follow `enabled` (6.8)"),
+    sizes<&C::mthp_madvise>("transparent_hugepage.mthp_madvise",
+                            "sizes below the PMD's, for madvised mappings (6.8)"),
     flag<&C::thp_strictly_local>("transparent_hugepage.strictly_local",
                                  "huge pages from the local node or not at all"),
     flag<&C::use_zero_page>("transparent_hugepage.use_zero_page",

@@ -289,5 +289,54 @@ TEST(Collapse, FaultsOfTheProcessWaitForTheCopy) {
   EXPECT_GT(waited, 5_us);
 }
 
+TEST(Mthp, AFaultMapsTheLargestAlignedEmptySizeThatSysfsAllows) {
+  KernelConfig config = base_pages("6.12");
+  config.mthp_always = {16 << 10};
+  ToyMachine m(toy_profile(), config);
+  m.run([&](Task& t) {
+    m.mmap(t, 14, kAligned);
+    m.write(t, kAligned + 5 * m.page());
+    EXPECT_EQ(m.draw(kAligned, 14), "....pppp......");
+    m.read(t, kAligned + m.page());
+    m.write(t, kAligned + 2 * m.page());
+    EXPECT_EQ(m.draw(kAligned, 14), ".zp.pppp......") << "not empty any more: one page";
+    m.write(t, kAligned + 13 * m.page());
+    EXPECT_EQ(m.draw(kAligned, 14), ".zp.pppp.....p") << "the VMA doesn't hold all four";
+    EXPECT_EQ(m.kernel.mm_shared().mthp_stats[2].anon_fault_alloc, 1U);
+    const std::uint64_t before = free_pages(m);
+    sys_madvise(t, m.process(), kAligned + 4 * m.page(), 2 * m.page(), Madvise::kDontneed);
+    EXPECT_EQ(free_pages(m), before) << "half of a folio frees nothing";
+    sys_madvise(t, m.process(), kAligned + 6 * m.page(), 2 * m.page(), Madvise::kDontneed);
+    EXPECT_EQ(free_pages(m), before + 4);
+  });
+  EXPECT_EQ(m.vmstat().thp_deferred_split_page, 0U) << "counts PMD-sized ones only";
+}
+
+TEST(Mthp, NoneBefore68) {
+  KernelConfig config = base_pages("6.1");
+  config.mthp_always = {16 << 10};
+  ToyMachine m(toy_profile(), config);
+  m.run([&](Task& t) {
+    m.mmap(t, 8, kAligned);
+    m.write(t, kAligned);
+  });
+  EXPECT_EQ(m.draw(kAligned, 8), "p.......");
+}
+
+TEST(Mlock, LockedPagesArentLazilyFreedThroughAFork) {
+  ToyMachine m(toy_profile(), base_pages());
+  m.run([&](Task& t) {
+    m.mmap(t, 8, kAligned);
+    user_touch(t, m.process(), kAligned, 8 * m.page(), m.page(), Access::kWrite);
+    sys_mlock(t, m.process(), kAligned, 2 * m.page());
+    const auto child = sys_fork(t, m.process());
+    ASSERT_TRUE(child.ok());
+    child.value()->mm().pages().madvise_free(t, {kAligned, kAligned + m.huge()});
+    m.kernel.mm_shared().lru.lru_add_drain_all();
+    EXPECT_EQ(m.vmstat().pglazyfree, 6U);
+    sys_exit_group(t, *child.value());
+  });
+}
+
 }  // namespace
 }  // namespace faultline::kernel::testing
