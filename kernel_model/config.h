@@ -72,8 +72,8 @@ struct KernelConfig {
   ThpDefrag thp_defrag = ThpDefrag::kMadvise;    // key: transparent_hugepage.defrag
   bool use_zero_page = true;                     // key: transparent_hugepage.use_zero_page
   ThpMmapAlign thp_mmap_align = ThpMmapAlign::kNo;
-  // mTHP (6.8): sizes whose hugepages-<size>kB/enabled is always, madvise, inherit; the others
-  // are never, and the PMD's size is inherit.
+  // mTHP (6.8): sizes whose hugepages-<size>kB/enabled is always, madvise, inherit; the
+  // others are never, and the PMD's size is inherit.
   std::vector<std::uint64_t> mthp_always, mthp_madvise, mthp_inherit;
   bool thp_strictly_local = false;  // 4.15: __GFP_THISNODE, no retry elsewhere
   ZeroPmdWrite zero_pmd_write = ZeroPmdWrite::kSplit;

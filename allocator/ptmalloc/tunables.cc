@@ -18,22 +18,42 @@ struct Tunable {
 };
 
 // Any of these four fixes the thresholds (do_set_*: mp_.no_dyn_threshold = 1).
-void fix(Settings& s) { s.dynamic_threshold = false; }
+void fix(Settings& s) {
+  s.dynamic_threshold = false;
+}
 
 constexpr Tunable kTunables[] = {
-    {"glibc.malloc.arena_max", 1, kNoLimit, [](Settings& s, std::uint64_t v) { s.arena_max = v; }},
-    {"glibc.malloc.arena_test", 1, kNoLimit, [](Settings& s, std::uint64_t v) { s.arena_test = v; }},
-    {"glibc.malloc.mmap_max", 0, kNoLimit, [](Settings& s, std::uint64_t v) { s.mmap_max = v; fix(s); }},
+    {"glibc.malloc.arena_max", 1, kNoLimit,
+     [](Settings& s, std::uint64_t v) { s.arena_max = v; }},
+    {"glibc.malloc.arena_test", 1, kNoLimit,
+     [](Settings& s, std::uint64_t v) { s.arena_test = v; }},
+    {"glibc.malloc.mmap_max", 0, kNoLimit,
+     [](Settings& s, std::uint64_t v) {
+       s.mmap_max = v;
+       fix(s);
+     }},
     {"glibc.malloc.mmap_threshold", 0, kNoLimit,
-     [](Settings& s, std::uint64_t v) { s.mmap_threshold = v; fix(s); }},
+     [](Settings& s, std::uint64_t v) {
+       s.mmap_threshold = v;
+       fix(s);
+     }},
     {"glibc.malloc.mxfast", 0, 160, [](Settings& s, std::uint64_t v) { s.mxfast = v; }},
-    {"glibc.malloc.perturb", 0, 255, [](Settings& s, std::uint64_t v) { s.perturb = static_cast<unsigned>(v); }},
+    {"glibc.malloc.perturb", 0, 255,
+     [](Settings& s, std::uint64_t v) { s.perturb = static_cast<unsigned>(v); }},
     {"glibc.malloc.tcache_count", 0, 65535,
      [](Settings& s, std::uint64_t v) { s.tcache_count = static_cast<int>(v); }},
-    {"glibc.malloc.tcache_max", 0, kNoLimit, [](Settings& s, std::uint64_t v) { s.tcache_max = v; }},
-    {"glibc.malloc.top_pad", 0, kNoLimit, [](Settings& s, std::uint64_t v) { s.top_pad = v; fix(s); }},
+    {"glibc.malloc.tcache_max", 0, kNoLimit,
+     [](Settings& s, std::uint64_t v) { s.tcache_max = v; }},
+    {"glibc.malloc.top_pad", 0, kNoLimit,
+     [](Settings& s, std::uint64_t v) {
+       s.top_pad = v;
+       fix(s);
+     }},
     {"glibc.malloc.trim_threshold", 0, kNoLimit,
-     [](Settings& s, std::uint64_t v) { s.trim_threshold = v; fix(s); }},
+     [](Settings& s, std::uint64_t v) {
+       s.trim_threshold = v;
+       fix(s);
+     }},
 };
 
 const Tunable* find(std::string_view name) {
@@ -82,7 +102,8 @@ void apply(std::string_view pair, TunablesResult& out) {
   const std::string_view text = pair.substr(equals + 1);
   const std::optional<std::uint64_t> value = number(text);
   if (!value || *value < tunable->min || *value > tunable->max) {
-    out.problem = name + " can't be \"" + std::string(text) + "\": a number, " + range(*tunable);
+    out.problem =
+        name + " can't be \"" + std::string(text) + "\": a number, " + range(*tunable);
     return;
   }
   tunable->set(out.settings, *value);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GLIBC_TUNABLES for malloc: "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0" to Settings.
+// GLIBC_TUNABLES for malloc: "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0" to
+// Settings.
 //
-// Model: glibc passes over what it doesn't know or can't read; a scenario that asks for something gets
-// it or is told that it can't, so that here both are problems.
+// Model: glibc passes over what it doesn't know or can't read; a scenario that asks for
+// something gets it or is told that it can't, so that here both are problems.
 //
 // Stands for: elf/dl-tunables.list and ptmalloc_init (malloc/arena.c), glibc 2.26-2.44.
 #pragma once
@@ -18,9 +19,9 @@ namespace faultline::alloc {
 
 struct TunablesResult {
   Settings settings;
-  std::string problem;                 // empty: all were good
-  std::vector<std::string> accepted;   // names, where the problem is an unknown one
-  std::string unknown;                 // the unknown name
+  std::string problem;                // empty: all were good
+  std::vector<std::string> accepted;  // names, where the problem is an unknown one
+  std::string unknown;                // the unknown name
 };
 
 [[nodiscard]] TunablesResult parse_tunables(std::string_view text);

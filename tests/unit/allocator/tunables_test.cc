@@ -6,7 +6,9 @@
 namespace faultline::alloc {
 namespace {
 
-std::string problem_of(std::string_view text) { return parse_tunables(text).problem; }
+std::string problem_of(std::string_view text) {
+  return parse_tunables(text).problem;
+}
 
 TEST(Tunables, NothingIsTheDefaults) {
   const TunablesResult r = parse_tunables("");
@@ -16,8 +18,8 @@ TEST(Tunables, NothingIsTheDefaults) {
 }
 
 TEST(Tunables, SeveralAreSeparatedByColons) {
-  const TunablesResult r =
-      parse_tunables("glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0:glibc.malloc.perturb=0xff");
+  const TunablesResult r = parse_tunables(
+      "glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0:glibc.malloc.perturb=0xff");
   EXPECT_EQ(r.problem, "");
   EXPECT_EQ(r.settings.arena_max, 2U);
   EXPECT_EQ(r.settings.tcache_count, 0);
@@ -34,13 +36,19 @@ TEST(Tunables, AnyThresholdTurnsTheDynamicRuleOff) {
 }
 
 TEST(Tunables, SaysWhatItCannotDo) {
-  EXPECT_EQ(problem_of("glibc.malloc.arena_max"), "\"glibc.malloc.arena_max\" is not a tunable with its value");
+  EXPECT_EQ(problem_of("glibc.malloc.arena_max"),
+            "\"glibc.malloc.arena_max\" is not a tunable with its value");
   EXPECT_EQ(problem_of("=2"), "\"=2\" is not a tunable with its value");
-  EXPECT_EQ(problem_of("glibc.malloc.arena_mx=2"), "unknown tunable \"glibc.malloc.arena_mx\"");
-  EXPECT_EQ(parse_tunables("glibc.malloc.arena_mx=2").accepted.front(), "glibc.malloc.arena_max");
-  EXPECT_EQ(problem_of("glibc.malloc.arena_max=0"), "glibc.malloc.arena_max can't be \"0\": a number, at least 1");
-  EXPECT_EQ(problem_of("glibc.malloc.mxfast=161"), "glibc.malloc.mxfast can't be \"161\": a number, 0 to 160");
-  EXPECT_EQ(problem_of("glibc.malloc.top_pad=4k"), "glibc.malloc.top_pad can't be \"4k\": a number, at least 0");
+  EXPECT_EQ(problem_of("glibc.malloc.arena_mx=2"),
+            "unknown tunable \"glibc.malloc.arena_mx\"");
+  EXPECT_EQ(parse_tunables("glibc.malloc.arena_mx=2").accepted.front(),
+            "glibc.malloc.arena_max");
+  EXPECT_EQ(problem_of("glibc.malloc.arena_max=0"),
+            "glibc.malloc.arena_max can't be \"0\": a number, at least 1");
+  EXPECT_EQ(problem_of("glibc.malloc.mxfast=161"),
+            "glibc.malloc.mxfast can't be \"161\": a number, 0 to 160");
+  EXPECT_EQ(problem_of("glibc.malloc.top_pad=4k"),
+            "glibc.malloc.top_pad can't be \"4k\": a number, at least 0");
 }
 
 }  // namespace
