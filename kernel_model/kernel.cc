@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernel_model/mm/exec_layout.h"
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/phys/page_contents.h"
@@ -37,7 +38,8 @@ Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig&
       centres_(make_centres(profile_.names)),
       phys_(std::make_unique<PhysMem>(profile_, config_)),
       vmstat_(std::make_unique<Vmstat>()),
-      mm_shared_(std::make_unique<MmShared>(*this)) {
+      mm_shared_(std::make_unique<MmShared>(*this)),
+      hugetlb_(std::make_unique<HugetlbPools>(*this)) {
   for (std::size_t node = 0; node < profile_.nodes.size(); ++node)
     bandwidth_.push_back(
         std::make_unique<SharedBandwidth>(engine, profile_.costs.node_bandwidth));

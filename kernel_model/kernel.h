@@ -23,6 +23,7 @@ class Kernel;
 class Mm;            // kernel_model/mm/mm.h
 class PhysMem;       // kernel_model/phys/phys_mem.h
 class PageContents;  // kernel_model/phys/page_contents.h
+class HugetlbPools;  // kernel_model/mm/hugetlb.h
 class MmShared;  // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero
                  // page …)
 struct Vmstat;   // kernel_model/proc/vmstat.h: one uint64 a counter, the kernel's names
@@ -90,6 +91,7 @@ class Kernel {
   [[nodiscard]] unsigned version() const { return version_; }  // config().version()
   [[nodiscard]] PhysMem& phys() { return *phys_; }
   [[nodiscard]] SharedBandwidth& bandwidth(int node);  // costs.node_bandwidth each
+  [[nodiscard]] HugetlbPools& hugetlb() { return *hugetlb_; }
   [[nodiscard]] MmShared& mm_shared() { return *mm_shared_; }
   [[nodiscard]] Vmstat& vmstat() { return *vmstat_; }
   [[nodiscard]] const ArchCentres& centres() const { return centres_; }
@@ -116,6 +118,7 @@ class Kernel {
   std::unique_ptr<PageContents> contents_;
   std::unique_ptr<Vmstat> vmstat_;
   std::unique_ptr<MmShared> mm_shared_;
+  std::unique_ptr<HugetlbPools> hugetlb_;
   std::vector<std::unique_ptr<Process>> processes_;
 };
 

@@ -8,6 +8,7 @@
 // (mm/huge_memory.c), v4.15-6.18.
 #include <algorithm>
 
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/page_tables.h"
@@ -31,6 +32,7 @@ bool PageTables::copy_page_range(Task& task, PageTables& child, Vma& from, Vma& 
   if (!from.anon_vma && (from.vm_flags & (VM_HUGETLB | VM_PFNMAP | VM_MIXEDMAP)) == 0)
     return true;
   static_cast<void>(to);
+  if (from.hugetlb) return copy_hugetlb_page_range(task, *this, child, from);
   Scope scope(task, kCopyPageRange);
   task.sync();
   const Range range = from.range();

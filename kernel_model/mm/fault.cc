@@ -4,6 +4,7 @@
 #include "kernel_model/mm/fault.h"
 
 #include "kernel_model/mm/fault_context.h"
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
@@ -124,8 +125,13 @@ FaultResult handle_mm_fault(Fault& fault) {
   fault.pages.rss_stat().fault_event(fault.task);
   const bool each_entry = fault.kernel.config().pgfault_counts_retries;
   if (each_entry) ++fault.kernel.vmstat().pgfault;
-  Scope inner(fault.task, kHandleMmFaultInner);
-  const FaultResult result = handle_mm_fault_inner(fault);
+  FaultResult result;
+  if (fault.vma.hugetlb) {
+    result = hugetlb_fault(fault);
+  } else {
+    Scope inner(fault.task, kHandleMmFaultInner);
+    result = handle_mm_fault_inner(fault);
+  }
   if (!each_entry && result != FaultResult::kRetry) ++fault.kernel.vmstat().pgfault;
   return result;
 }

@@ -7,6 +7,7 @@
 // exit_mmap() (mm/mmap.c), v4.15-6.18.
 #include "kernel_model/mm/accounting.h"
 #include "kernel_model/mm/exec_layout.h"
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
@@ -40,6 +41,7 @@ Vma& dup_vma(Task& task, Mm& child, const Vma& from) {
   spec.vm_flags &= ~std::uint64_t{VM_LOCKED | VM_LOCKONFAULT};
   spec.anon_vma = {};
   spec.anon_vma_chain = 0;
+  spec.hugetlb = hugetlb_dup_mapping(from);
   Vma& copy = vma_link(task, child, spec);
   if ((from.vm_flags & VM_WIPEONFORK) == 0) anon_vma_fork(copy, from);
   return copy;

@@ -3,6 +3,7 @@
 // What advice does to one VMA: see madvise.h.
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/collapse.h"
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/madvise.h"
 #include "kernel_model/mm/madvise_cold.h"
 #include "kernel_model/mm/mm.h"
@@ -20,6 +21,8 @@ bool pages_may_go(const Vma& vma, Madvise advice) {
 }
 
 Errno madvise_dontneed(Task& task, Mm& mm, Vma& vma, Range part, Madvise advice) {
+  if (vma.hugetlb && (vma.vm_flags & VM_LOCKED) == 0)
+    return hugetlb_dontneed(task, mm, vma, part);
   if (!pages_may_go(vma, advice)) return Errno::kEINVAL;
   const Scope scope(task, centre::kMadviseDontneed);
   if ((vma.vm_flags & VM_SHARED) == 0) mm.process().discarded(part);
@@ -59,6 +62,7 @@ Errno madvise_remove(const Vma& vma) {
 // madvise_update_vma()
 Errno update_vma(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t new_flags) {
   if (new_flags == vma->vm_flags) return Errno::kOk;
+  if (!hugetlb_may_split(*vma, part)) return Errno::kEINVAL;
   const Scope scope(task, centre::kMadviseVmaBehavior);
   VmaSpec spec = VmaSpec::of(*vma, part, mm.kernel().profile().geometry.page_shift);
   spec.vm_flags = new_flags;

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "kernel_model/mm/accounting.h"
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/populate.h"
@@ -124,18 +125,6 @@ SysResult<VirtAddr> do_mmap(Task& task, Mm& mm, VirtAddr hint, std::uint64_t len
   return spec.range.start;
 }
 
-// MAP_HUGETLB with a size that this kernel lacks is EINVAL; else it needs pages of a pool.
-// Model: the pools are empty.
-Errno hugetlb_unavailable(const Mm& mm, unsigned flags) {
-  const std::vector<std::uint64_t>& sizes = mm.kernel().profile().geometry.hugetlb_sizes;
-  const unsigned log2_size = flags >> kMapHugeShift;
-  if (sizes.empty()) return Errno::kEINVAL;
-  if (log2_size == 0) return Errno::kENOMEM;
-  const std::uint64_t wanted = std::uint64_t{1} << log2_size;
-  return std::find(sizes.begin(), sizes.end(), wanted) == sizes.end() ? Errno::kEINVAL
-                                                                      : Errno::kENOMEM;
-}
-
 bool wants_populate(const Mm& mm, VirtAddr mapped, unsigned flags) {
   if ((flags & (kMapPopulate | kMapNonblock)) == kMapPopulate) return true;
   return (mm.vmas.at(mapped)->vm_flags & VM_LOCKED) != 0;
@@ -160,10 +149,12 @@ SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint,
   const Scope entry(task, kernel.centres().syscall_entry);
   task.charge(kernel.profile().costs.syscall_entry_exit);
   const Scope scope(task, centre::kSysMmap);
-  if ((flags & kMapHugetlb) != 0) return hugetlb_unavailable(mm, flags);
   const Scope pgoff(task, centre::kVmMmapPgoff);
   mm.mmap_write_lock(task);
-  const SysResult<VirtAddr> result = do_mmap(task, mm, hint, length, prot, flags);
+  const bool hugetlb = (flags & kMapHugetlb) != 0;
+  const SysResult<VirtAddr> result = hugetlb
+                                         ? mmap_hugetlb(task, mm, hint, length, prot, flags)
+                                         : do_mmap(task, mm, hint, length, prot, flags);
   const bool populate = result.ok() && wants_populate(mm, result.value(), flags);
   mm.mmap_write_unlock(task);
   // What can't be had is left to faults: the mapping stands.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernel_model/mm/accounting.h"
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
@@ -45,6 +46,7 @@ Errno mprotect_fixup(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t ne
   const std::uint64_t old_flags = vma->vm_flags;
   if (new_flags == old_flags) return Errno::kOk;
   const Scope scope(task, centre::kMprotectFixup);
+  if (!hugetlb_may_split(*vma, part)) return Errno::kEINVAL;
   const std::uint64_t pages = pages_of(mm, part.bytes());
   const auto charged = charge(mm, *vma, pages, new_flags);
   if (!charged) return Errno::kENOMEM;

@@ -144,6 +144,7 @@ SysResult<VirtAddr> mremap_at(Task& task, Mm& mm, const MremapArgs& args,
 SysResult<Vma*> vma_to_resize(Mm& mm, const MremapArgs& args) {
   Vma* const vma = mm.vmas.at(args.old_start);
   if (vma == nullptr) return Errno::kEFAULT;
+  if (vma->hugetlb) return Errno::kEINVAL;  // Model: nor does it move (5.16)
   // An old length of 0 duplicates a shared mapping; a private one can't be in two places.
   if (args.old_length == 0 && (vma->vm_flags & (VM_SHARED | VM_MAYSHARE)) == 0)
     return Errno::kEINVAL;

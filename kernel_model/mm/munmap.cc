@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel_model/mm/accounting.h"
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
@@ -36,10 +37,13 @@ Errno split_edges(Task& task, Mm& mm, Vma* first, Range range) {
   if (range.start > first->start) {
     if (range.end < first->end && mm.vmas.size() >= mm.kernel().config().max_map_count)
       return Errno::kENOMEM;
+    if (!hugetlb_may_split(*first, range)) return Errno::kEINVAL;
     split_vma(task, mm, *first, range.start);
   }
   Vma* const last = mm.vmas.find(range.end);
-  if (last != nullptr && last->start < range.end) split_vma(task, mm, *last, range.end);
+  if (last == nullptr || last->start >= range.end) return Errno::kOk;
+  if (!hugetlb_may_split(*last, range)) return Errno::kEINVAL;
+  split_vma(task, mm, *last, range.end);
   return Errno::kOk;
 }
 
@@ -118,7 +122,10 @@ MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length,
                       mm.kernel().config().munmap_downgrade && !gone.stack_above;
   if (result.downgraded) mm.mmap_write_downgrade(task);
   unmap_region(task, mm, gone, range);
-  gone.for_each([&](Vma& vma) { mm.vmas.free(vma); });
+  gone.for_each([&](Vma& vma) {
+    hugetlb_vm_op_close(mm, vma);
+    mm.vmas.free(vma);
+  });
   return result;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "kernel_model/mm/anon_vma.h"
@@ -50,6 +51,8 @@ inline constexpr std::uint64_t kVmAccessFlags = VM_READ | VM_WRITE | VM_EXEC;
 // Mappings that never merge or take most advice (VM_SPECIAL).
 inline constexpr std::uint64_t kVmSpecial = VM_IO | VM_DONTEXPAND | VM_PFNMAP | VM_MIXEDMAP;
 
+struct HugetlbMapping;  // kernel_model/mm/hugetlb.h
+
 struct Vma {
   VirtAddr start, end;
   std::uint64_t vm_flags = 0;
@@ -59,6 +62,7 @@ struct Vma {
   bool anonymous = true;             // no file behind it
   std::string name;                  // "[heap]", "[stack]", a file's name; "" for anonymous
   std::string anon_name;             // PR_SET_VMA_ANON_NAME
+  std::shared_ptr<HugetlbMapping> hugetlb;  // VM_HUGETLB: shared by the parts of a split mapping
   PerVmaLock lock;
 
   Vma() = default;

@@ -19,6 +19,7 @@ VmaSpec VmaSpec::of(const Vma& vma, Range part, unsigned page_shift) {
   spec.anonymous = vma.anonymous;
   spec.name = vma.name;
   spec.anon_name = vma.anon_name;
+  spec.hugetlb = vma.hugetlb;
   return spec;
 }
 
@@ -35,6 +36,7 @@ Vma& make_vma(Mm& mm, const VmaSpec& spec) {
   vma.anonymous = spec.anonymous;
   if (!spec.name.empty()) vma.name = spec.name;
   if (!spec.anon_name.empty()) vma.anon_name = spec.anon_name;
+  vma.hugetlb = spec.hugetlb;
   vma.lock.stamp(mm.mm_lock_seq);  // nobody can be inside
   return vma;
 }

@@ -28,6 +28,7 @@ struct VmaSpec {
   bool anonymous = true;
   std::string_view name;  // of a string that outlives the call
   std::string_view anon_name;
+  std::shared_ptr<HugetlbMapping> hugetlb{};
 
   // As `vma` is now over `part` of it.
   [[nodiscard]] static VmaSpec of(const Vma& vma, Range part, unsigned page_shift);

@@ -61,6 +61,7 @@ void VmaSet::free(Vma& vma) {
   vma.anonymous = true;
   vma.name.clear();
   vma.anon_name.clear();
+  vma.hugetlb.reset();
   vma.lock = PerVmaLock{};
   vma.prev_ = nullptr;
   vma.next_ = free_;

@@ -12,6 +12,7 @@
 // v6.14-6.18).
 #include <algorithm>
 
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
@@ -76,6 +77,10 @@ std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index
 }  // namespace
 
 bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
+  if (vma.hugetlb) {
+    unmap_hugepage_range(task, *this, vma, range);
+    return true;
+  }
   const bool reclaim = why == ZapFor::kDontneed && kernel_.config().pt_reclaim &&
                        kernel_.profile().isa == arch::Isa::kX86_64;
   Scope scope(task, kUnmapPageRange);

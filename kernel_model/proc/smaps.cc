@@ -50,7 +50,7 @@ class Walk {
   void add(Range range, const PageView& view) {
     switch (view.kind) {
       case PageView::kHugetlb:
-        (vma_.vm_flags & VM_SHARED ? stats_.shared_hugetlb : stats_.private_hugetlb) +=
+        (mapcount_of(view.pfn) > 1 ? stats_.shared_hugetlb : stats_.private_hugetlb) +=
             range.bytes();
         return;
       case PageView::kSwap:

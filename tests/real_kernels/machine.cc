@@ -65,7 +65,10 @@ arch::Profile profile_of(const DataFile& file, const Case& test) {
   p.nodes[0].free_bytes = p.nodes[0].memory_bytes - p.nodes[0].memory_bytes / 64;
   p.nodes[0].free_blocks = file.buddyinfo;
   p.node_distance = {{10}};
-  if (file.name.ends_with("nothp")) p.geometry.has_thp = false;
+  if (file.name.ends_with("nothp")) {  // no EDAT1: neither
+    p.geometry.has_thp = false;
+    p.geometry.hugetlb_sizes.clear();
+  }
   use_heap_of_probe(p.layout, file.note_of("heap100", test.mode));
   const std::uint64_t top = top_of_mmap_area(test.note);
   if (file.name == kNativeFile && test.test != "heap100" && top != 0)

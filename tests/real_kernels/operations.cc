@@ -230,6 +230,39 @@ void populate(Probe& t) {
   t.mark("MADV_POPULATE_WRITE_1GiB_al");
 }
 
+void fork(Probe& t) {
+  const auto p = t.mapal(t.U, t.U);
+  t.touch(p, t.U, t.P);
+  t.mark("touch_thp");
+  Process& child = t.fork();
+  t.mark("fork");
+  t.write(p);
+  t.mark("parent_writes_1");
+  t.write(p + t.U / 2);
+  t.mark("parent_writes_2nd");
+  t.child_writes(child, p + t.P);
+  t.mark("child_wrote_1");
+  t.child_exits(child);
+  t.mark("child_exit");
+  t.write(p + (t.U / 2 + t.P));
+  t.mark("parent_writes_unshared");
+}
+
+// The default size; a kernel without hugetlb ends after the first phase.
+void hugetlb(Probe& t) {
+  const std::uint64_t size = t.set_nr_hugepages(4);
+  t.mark("reserve_4");
+  if (size == 0) return;
+  const auto p = t.map(2 * size, kReadWrite, kAnon | kMapHugetlb);
+  t.mark("mmap_2");
+  t.write(p);
+  t.mark("touch_1");
+  t.write(p + size);
+  t.mark("touch_2");
+  t.unmap(p, 2 * size);
+  t.mark("munmap");
+}
+
 const std::map<std::string, std::function<void(Probe&)>>& table() {
   static const std::map<std::string, std::function<void(Probe&)>> tests = {
       {"null", null},
@@ -254,6 +287,8 @@ const std::map<std::string, std::function<void(Probe&)>>& table() {
       {"mprothalf", mprothalf},
       {"collapse", collapse},
       {"mremap", mremap},
+      {"fork", fork},
+      {"hugetlb", hugetlb},
       {"populate", populate},
   };
   return tests;

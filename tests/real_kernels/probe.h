@@ -46,6 +46,11 @@ class Probe {
   void touch(Addr at, std::uint64_t bytes, std::uint64_t stride);
   void write(Addr at);
   void read(Addr at);
+  // Writes /proc/sys/vm/nr_hugepages; answers the default size, 0 if there is none.
+  std::uint64_t set_nr_hugepages(std::uint64_t count);
+  kernel::Process& fork();
+  void child_writes(kernel::Process& child, Addr at);
+  void child_exits(kernel::Process& child);
   Addr malloc(std::uint64_t bytes);
   void free(Addr at);
   // Marks `phase` when all threads have done `body`, "joined" when they have ended.
@@ -56,7 +61,9 @@ class Probe {
   [[nodiscard]] kernel::Process& process() { return *process_; }
 
  private:
-  [[nodiscard]] Counters snapshot() const;
+  [[nodiscard]] Counters snapshot();
+  void find_own_pages();
+  void write_own_pages(std::size_t from, std::size_t count);
 
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<kernel::Kernel> kernel_;
@@ -64,6 +71,10 @@ class Probe {
   Task* task_ = nullptr;
   std::uint64_t stack_touched_ = 0;
   std::unique_ptr<ProbeHeap> heap_;
+  // The probe's own data that it writes around a snapshot: `before_` pages ahead of reading
+  // minflt, `after_` behind.  It shows only after a fork, when the pages are shared.
+  std::vector<Addr> own_pages_;
+  std::size_t before_ = 0, after_ = 0;
   Counters last_;
   std::vector<Row> rows_;
   std::map<std::uint64_t, std::uint64_t>
