@@ -57,6 +57,23 @@ void meminfo_line(std::string& out, std::string_view label, std::uint64_t kb) {
   fmt::format_to(std::back_inserter(out), "{:<16}{:>8} kB\n", label, kb);
 }
 
+void hugetlb_report_meminfo(std::string& out, Kernel& kernel) {
+  const std::vector<HugetlbPool>& pools = kernel.hugetlb().pools();
+  if (pools.empty()) return;
+  std::uint64_t all = 0;
+  for (const HugetlbPool& pool : pools) all += pool.nr_huge_pages * (pool.size >> 10);
+  const HugetlbPool& pool = pools.front();
+  const std::pair<const char*, std::uint64_t> counts[] = {
+      {"HugePages_Total:", pool.nr_huge_pages},
+      {"HugePages_Free:", pool.free},
+      {"HugePages_Rsvd:", pool.resv},
+      {"HugePages_Surp:", pool.surplus}};
+  for (const auto& [label, count] : counts)
+    fmt::format_to(std::back_inserter(out), "{:<16}   {:>5}\n", label, count);
+  meminfo_line(out, "Hugepagesize:", pool.size >> 10);
+  meminfo_line(out, "Hugetlb:", all);
+}
+
 }  // namespace
 
 std::string vmstat_text(Kernel& kernel) {
@@ -123,20 +140,7 @@ std::string meminfo_text(Kernel& kernel) {
     for (const char* none : {"ShmemHugePages:", "ShmemPmdMapped:"})
       meminfo_line(out, none, 0);
   }
-  const std::vector<HugetlbPool>& pools = kernel.hugetlb().pools();
-  if (pools.empty()) return out;
-  std::uint64_t all = 0;
-  for (const HugetlbPool& pool : pools) all += pool.nr_huge_pages * (pool.size >> 10);
-  const HugetlbPool& pool = pools.front();
-  const std::pair<const char*, std::uint64_t> counts[] = {
-      {"HugePages_Total:", pool.nr_huge_pages},
-      {"HugePages_Free:", pool.free},
-      {"HugePages_Rsvd:", pool.resv},
-      {"HugePages_Surp:", pool.surplus}};
-  for (const auto& [label, count] : counts)
-    fmt::format_to(std::back_inserter(out), "{:<16}   {:>5}\n", label, count);
-  meminfo_line(out, "Hugepagesize:", pool.size >> 10);
-  meminfo_line(out, "Hugetlb:", all);
+  hugetlb_report_meminfo(out, kernel);
   return out;
 }
 
