@@ -56,8 +56,10 @@ struct Walk {
     const bool pmd_leaf = value.is_leaf() && t.level == tree.pmd_level();
     FAULTLINE_CHECK(value.is_table() || pmd_leaf || t.level == tree.pte_level());
     // A huge page keeps a table for its split, nobody else does.
-    if (t.deposit != nullptr) FAULTLINE_CHECK_EQ(t.deposit[i] != nullptr, pmd_leaf && !value.has(Pte::kHugetlb));
-    if (pmd_leaf && !value.has(Pte::kHugetlb)) bytes += tree.shape(tree.pte_level()).counted_bytes();
+    if (t.deposit != nullptr)
+      FAULTLINE_CHECK_EQ(t.deposit[i] != nullptr, pmd_leaf && !value.has(Pte::kHugetlb));
+    if (pmd_leaf && !value.has(Pte::kHugetlb))
+      bytes += tree.shape(tree.pte_level()).counted_bytes();
     if (value.is_leaf()) {
       const VirtAddr at = t.start + (i << tree.shape(t.level).shift);
       const Vma* vma = pages.mm().vma_at(at);

@@ -62,7 +62,8 @@ struct Vma {
   bool anonymous = true;             // no file behind it
   std::string name;                  // "[heap]", "[stack]", a file's name; "" for anonymous
   std::string anon_name;             // PR_SET_VMA_ANON_NAME
-  std::shared_ptr<HugetlbMapping> hugetlb;  // VM_HUGETLB: shared by the parts of a split mapping
+  std::shared_ptr<HugetlbMapping>
+      hugetlb;  // VM_HUGETLB: shared by the parts of a split mapping
   PerVmaLock lock;
 
   Vma() = default;
