@@ -81,6 +81,10 @@ class ModelProcess {
   struct PieceEntry {
     std::uint64_t piece_rw = 0;  // piece number * 2 + writable
     std::uint64_t generation = ~std::uint64_t{0};
+    std::byte* host = nullptr;  // the piece's first byte
+    [[nodiscard]] std::byte* at(Addr va) const {
+      return host + (va & (Window::kPiece - 1));
+    }
   };
   static constexpr std::size_t kPieceEntries = 4096;
 
@@ -153,7 +157,7 @@ class Model {
         [[unlikely]]
       admit(at, kernel::Access::kRead);
     T v;
-    std::memcpy(&v, process_.window_.host(at), sizeof v);
+    std::memcpy(&v, e.at(at), sizeof v);
     return v;
   }
   template <typename T>
@@ -161,7 +165,7 @@ class Model {
     const ModelProcess::PieceEntry& e = entry(at);
     if (e.piece_rw != (piece(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
       admit(at, kernel::Access::kWrite);
-    std::memcpy(process_.window_.host(at), &v, sizeof v);
+    std::memcpy(e.at(at), &v, sizeof v);
   }
   void touch(Addr start, std::uint64_t length, Touch kind);
   void set(Addr to, std::uint8_t byte, std::uint64_t n);

@@ -52,9 +52,9 @@ void Model::access(Addr at, kernel::Access access) {
 
 void Model::admit(Addr at, kernel::Access access) {
   this->access(at, access);
-  process_.window_.back(at);
   const bool writable = access == kernel::Access::kWrite || (at & kStorageBit) != 0;
-  entry(at) = {piece(at) << 1 | (writable ? 1 : 0), generation()};
+  entry(at) = {piece(at) << 1 | (writable ? 1 : 0), generation(),
+               process_.window_.back(at)};
 }
 
 void Model::touch(Addr start, std::uint64_t length, Touch kind) {

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host memory that holds the bytes of a modelled process: modelled address va lies at
-// base + (va mod span), one mask and no table.
+// The bytes of a modelled process on the host.
 //
-// All of it is reserved at once and without commitment; memory costs the host something
-// only once its bytes are really used.  Books are kept in pieces of 4 KiB, whatever the
-// modelled page size: a modelled page of 64 KiB with one word in it costs one piece.  A
-// piece that the process lost reads as zeros when it is used again; the host's memory
-// behind such pieces is given back in bulk.
+// Books are kept in pieces of 4 KiB, whatever the modelled page size: a modelled page of 64
+// KiB with one word in it costs one piece.  Pieces get their host memory, a slot, when
+// their bytes are first used, and slots lie packed, so that a program that strews words
+// over terabytes costs the host as much as one that has them side by side.  A piece that
+// the process lost gives its slot back and reads as zeros when it is used again.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <vector>
 
 #include "allocator/platform.h"
+#include "allocator/platform/reserved.h"
+#include "allocator/platform/sparse_bits.h"
 
 namespace faultline::alloc {
 
@@ -23,46 +25,55 @@ class Window {
   static constexpr unsigned kPieceShift = 12;
   static constexpr std::uint64_t kPiece = std::uint64_t{1} << kPieceShift;
 
-  // Where the window lies never matters to what it holds: the usual base is tried first,
-  // then any place and smaller spans.
   Window();
-  ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
-  [[nodiscard]] std::byte* host(Addr va) const { return base_ + (va & mask_); }
-
-  // The piece of `va` is about to be read or written through host().
-  void back(Addr va);
-  [[nodiscard]] bool backed(Addr va) const;
+  // Where the byte at `va` is, which must be backed.  It stays there until it is lost or
+  // moved.
+  [[nodiscard]] std::byte* host(Addr va) {
+    return slots_[slot_of(piece(va))].bytes + (va & (kPiece - 1));
+  }
+  // Gives the piece of `va` host memory if it has none, and answers where its first byte
+  // is.
+  std::byte* back(Addr va);
+  [[nodiscard]] bool backed(Addr va) const { return backed_.contains(piece(va)); }
   // [start, end) is lost; multiples of the piece.
   void discard(Addr start, Addr end);
   // The bytes of `bytes` from `from` on are now at `to`; the ranges don't overlap.
   void move(Addr from, Addr to, std::uint64_t bytes);
 
-  [[nodiscard]] std::uint64_t backed_pieces() const { return backed_pieces_; }
+  [[nodiscard]] std::uint64_t backed_pieces() const {
+    return used_slots_ - free_slots_.size();
+  }
 
  private:
-  // Bits of 64 neighbouring pieces, by group number; groups without bits are left out.
-  using Bits = std::map<std::uint64_t, std::uint64_t>;
+  using SlotId = std::uint32_t;
+  using Group = std::array<SlotId, 64>;  // of 64 neighbouring pieces
+  struct Slot {
+    std::byte bytes[kPiece];
+  };
+  // Addresses that differ by a multiple of the span are one.
+  static constexpr unsigned kSpanBits = 45;
+  static constexpr std::uint64_t kPieces = std::uint64_t{1} << (kSpanBits - kPieceShift);
 
-  [[nodiscard]] std::uint64_t group_of(Addr va) const { return (va & mask_) / kGroup; }
-  [[nodiscard]] static unsigned piece_in_group(Addr va) {
-    return static_cast<unsigned>(va >> kPieceShift) & 63;
+  [[nodiscard]] static std::uint64_t piece(Addr va) {
+    return va >> kPieceShift & (kPieces - 1);
   }
-  [[nodiscard]] std::byte* group_start(std::uint64_t group) const {
-    return base_ + group * kGroup;
+  [[nodiscard]] SlotId& slot_of(std::uint64_t piece) {
+    return groups_[group_of_[piece / 64]][piece % 64];
   }
-  void clear_stale(std::uint64_t group, std::uint64_t bit);
-  void release_stale();
+  [[nodiscard]] SlotId take_slot();
+  void insert(std::uint64_t piece, SlotId slot);
+  [[nodiscard]] SlotId erase(std::uint64_t piece);
 
-  static constexpr std::uint64_t kGroup = kPiece * 64;
-
-  std::byte* base_ = nullptr;
-  std::uint64_t mask_ = 0;
-  Bits backed_;  // hold bytes
-  Bits stale_;   // hold bytes that were lost; zeroed before the next use
-  std::uint64_t backed_pieces_ = 0, stale_pieces_ = 0;
+  SparseBits backed_;
+  Reserved<std::uint32_t> group_of_;  // of 64 neighbours of which one is backed
+  std::vector<Group> groups_;
+  std::vector<std::uint32_t> free_groups_;
+  Reserved<Slot> slots_;
+  std::uint32_t used_slots_ = 0;
+  std::vector<SlotId> free_slots_;  // hold old bytes
 };
 
 }  // namespace faultline::alloc

@@ -93,7 +93,7 @@ class ToyProcess {
   void access(Addr at, bool write) {
     const Addr page = at & ~(facts_.page_size - 1);
     if (storage_start_ <= at && at < storage_start_ + storage_bytes_) {
-      window_.back(page);
+      window_.back(at);
       return;
     }
     auto m = maps_.upper_bound(at);
@@ -104,7 +104,8 @@ class ToyProcess {
       std::abort();
     }
     if (present_.insert(page).second) ++faults;
-    window_.back(page);
+    for (Addr piece = page; piece < page + facts_.page_size; piece += Window::kPiece)
+      window_.back(piece);
   }
 
   PlatformFacts facts_;
