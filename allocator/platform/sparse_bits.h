@@ -23,8 +23,6 @@ class SparseBits {
   [[nodiscard]] bool contains(std::uint64_t i) const {
     return (members_[i / 64] >> i % 64 & 1) != 0;
   }
-  // Of the 64 numbers around `i` (those with the same i / 64), is one a member?
-  [[nodiscard]] bool any_around(std::uint64_t i) const { return members_[i / 64] != 0; }
   void insert(std::uint64_t i) {
     std::uint64_t& word = members_[i / 64];
     if (word == 0) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/platform/window.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace faultline::alloc {
 namespace {
@@ -13,7 +16,10 @@ constexpr std::size_t kMostSlots = std::size_t{1} << 28, kLeastSlots = std::size
 }  // namespace
 
 Window::Window()
-    : backed_(kPieces), group_of_(kPieces / 64), slots_(kMostSlots, kLeastSlots) {}
+    : groups_in_use_(kGroups),
+      group_of_(kGroups),
+      groups_(1),
+      slots_(kMostSlots, kLeastSlots) {}
 
 // Its bytes are zero.  The slot given back last is the likeliest to be in the host's
 // caches.
@@ -32,23 +38,47 @@ Window::SlotId Window::take_slot() {
 }
 
 void Window::insert(std::uint64_t piece, SlotId slot) {
-  if (!backed_.any_around(piece)) {
+  const std::uint64_t number = piece / kGroupPieces;
+  if (group_of_[number] == kNone) {
     if (free_groups_.empty()) {
-      free_groups_.push_back(static_cast<std::uint32_t>(groups_.size()));
+      free_groups_.push_back(static_cast<GroupId>(groups_.size()));
       groups_.emplace_back();
     }
-    group_of_[piece / 64] = free_groups_.back();
+    group_of_[number] = free_groups_.back();
     free_groups_.pop_back();
+    groups_in_use_.insert(number);
   }
-  backed_.insert(piece);
-  slot_of(piece) = slot;
+  Group& group = groups_[group_of_[number]];
+  group.backed[piece % kGroupPieces / 64] |= std::uint64_t{1} << piece % 64;
+  group.slot[piece % kGroupPieces] = slot;
 }
 
+// An empty group is as good as new: its slots say nothing without its bits.
 Window::SlotId Window::erase(std::uint64_t piece) {
-  const SlotId slot = slot_of(piece);
-  backed_.erase(piece);
-  if (!backed_.any_around(piece)) free_groups_.push_back(group_of_[piece / 64]);
+  const std::uint64_t number = piece / kGroupPieces;
+  Group& group = groups_[group_of_[number]];
+  group.backed[piece % kGroupPieces / 64] &= ~(std::uint64_t{1} << piece % 64);
+  const SlotId slot = group.slot[piece % kGroupPieces];
+  if (std::ranges::all_of(group.backed, [](std::uint64_t word) { return word == 0; })) {
+    free_groups_.push_back(std::exchange(group_of_[number], kNone));
+    groups_in_use_.erase(number);
+  }
   return slot;
+}
+
+// The first backed piece of [first, stop); `stop` or more without one.
+std::uint64_t Window::next_backed(std::uint64_t first, std::uint64_t stop) const {
+  while (first < stop) {
+    const Group& group = groups_[group_of_[first / kGroupPieces]];
+    for (std::uint64_t word = first % kGroupPieces / 64; word < group.backed.size();
+         ++word, first = (first / 64 + 1) * 64)
+      if (const std::uint64_t left = group.backed[word] >> first % 64; left != 0)
+        return first + static_cast<unsigned>(std::countr_zero(left));
+    first = groups_in_use_.next(first / kGroupPieces,
+                                (stop + kGroupPieces - 1) / kGroupPieces) *
+            kGroupPieces;
+  }
+  return first;
 }
 
 std::byte* Window::back(Addr va) {
@@ -66,7 +96,7 @@ void Window::discard(Addr start, Addr end) {
     discard(middle, end);
     return;
   }
-  for (std::uint64_t i = backed_.next(first, stop); i < stop; i = backed_.next(i + 1, stop))
+  for (std::uint64_t i = next_backed(first, stop); i < stop; i = next_backed(i + 1, stop))
     free_slots_.push_back(erase(i));
 }
 
@@ -75,8 +105,7 @@ void Window::move(Addr from, Addr to, std::uint64_t bytes) {
   discard(to, to + bytes);
   const std::uint64_t first = piece(from);
   const std::uint64_t stop = piece(from + bytes - 1) + 1;
-  for (std::uint64_t i = backed_.next(first, stop); i < stop;
-       i = backed_.next(i + 1, stop)) {
+  for (std::uint64_t i = next_backed(first, stop); i < stop; i = next_backed(i + 1, stop)) {
     const SlotId slot = erase(i);
     insert(piece(to + ((i - first) << kPieceShift)), slot);
   }

@@ -37,7 +37,7 @@ class Window {
   // Gives the piece of `va` host memory if it has none, and answers where its first byte
   // is.
   std::byte* back(Addr va);
-  [[nodiscard]] bool backed(Addr va) const { return backed_.contains(piece(va)); }
+  [[nodiscard]] bool backed(Addr va) const { return contains(piece(va)); }
   // [start, end) is lost; multiples of the piece.
   void discard(Addr start, Addr end);
   // The bytes of `bytes` from `from` on are now at `to`; the ranges don't overlap.
@@ -48,29 +48,43 @@ class Window {
   }
 
  private:
-  using SlotId = std::uint32_t;
-  using Group = std::array<SlotId, 64>;  // of 64 neighbouring pieces
-  struct Slot {
-    std::byte bytes[kPiece];
-  };
   // Addresses that differ by a multiple of the span are one.
   static constexpr unsigned kSpanBits = 45;
   static constexpr std::uint64_t kPieces = std::uint64_t{1} << (kSpanBits - kPieceShift);
+  static constexpr std::uint64_t kGroupPieces = 512;
+  static constexpr std::uint64_t kGroups = kPieces / kGroupPieces;
+
+  using SlotId = std::uint32_t;
+  struct Slot {
+    std::byte bytes[kPiece];
+  };
+  // Neighbouring pieces of which one is backed.
+  struct Group {
+    std::array<std::uint64_t, kGroupPieces / 64> backed;
+    std::array<SlotId, kGroupPieces> slot;
+  };
+  using GroupId = std::uint32_t;
+  static constexpr GroupId kNone = 0;
 
   [[nodiscard]] static std::uint64_t piece(Addr va) {
     return va >> kPieceShift & (kPieces - 1);
   }
+  [[nodiscard]] bool contains(std::uint64_t piece) const {
+    const Group& group = groups_[group_of_[piece / kGroupPieces]];
+    return (group.backed[piece % kGroupPieces / 64] >> piece % 64 & 1) != 0;
+  }
   [[nodiscard]] SlotId& slot_of(std::uint64_t piece) {
-    return groups_[group_of_[piece / 64]][piece % 64];
+    return groups_[group_of_[piece / kGroupPieces]].slot[piece % kGroupPieces];
   }
   [[nodiscard]] SlotId take_slot();
+  [[nodiscard]] std::uint64_t next_backed(std::uint64_t first, std::uint64_t stop) const;
   void insert(std::uint64_t piece, SlotId slot);
   [[nodiscard]] SlotId erase(std::uint64_t piece);
 
-  SparseBits backed_;
-  Reserved<std::uint32_t> group_of_;  // of 64 neighbours of which one is backed
-  std::vector<Group> groups_;
-  std::vector<std::uint32_t> free_groups_;
+  SparseBits groups_in_use_;
+  Reserved<GroupId> group_of_;
+  std::vector<Group> groups_;  // the first is kNone's: nothing backed
+  std::vector<GroupId> free_groups_;
   Reserved<Slot> slots_;
   std::uint32_t used_slots_ = 0;
   std::vector<SlotId> free_slots_;  // hold old bytes
