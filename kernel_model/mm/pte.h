@@ -63,6 +63,11 @@ class Pte {
   [[nodiscard]] constexpr Pte at_subpage(std::uint64_t index) const {
     return Pte{raw_ + (index << kPfnShift)};
   }
+  // Zero if both map the same page, or none, as the same kind of page.
+  [[nodiscard]] constexpr std::uint64_t differs_in_page(Pte other) const {
+    constexpr std::uint64_t kFlags = (std::uint64_t{1} << kPfnShift) - 1;
+    return (raw_ ^ other.raw_) & (~kFlags | kPresent | kZero | kFile | kHugetlb);
+  }
   [[nodiscard]] constexpr bool has_all(std::uint64_t bits) const {
     return (raw_ & bits) == bits;
   }

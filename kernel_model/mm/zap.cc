@@ -37,11 +37,20 @@ std::uint64_t end_of_run(const Table& table, std::uint64_t first, std::uint64_t 
   const std::uint64_t left =
       head.v + (std::uint64_t{1} << compound_order(kernel, head)) - pfn.v;
   const std::uint64_t end = std::min(to, first + left);
-  std::uint64_t index = first + 1;
-  while (index < end && table.entry[index].maps_anon() &&
-         table.entry[index].pfn().v == pfn.v + (index - first))
-    ++index;
-  return index;
+  const Pte* const run = &table.entry[first];
+  // Differences are gathered over some entries at a time: a huge page has thousands.
+  constexpr std::uint64_t kStride = 16;
+  std::uint64_t length = 1;
+  for (; first + length + kStride <= end; length += kStride) {
+    std::uint64_t differ = 0;
+    for (std::uint64_t i = length; i < length + kStride; ++i)
+      differ |= run[i].differs_in_page(run[0].at_subpage(i));
+    if (differ != 0) break;
+  }
+  while (first + length < end &&
+         run[length].differs_in_page(run[0].at_subpage(length)) == 0)
+    ++length;
+  return first + length;
 }
 
 // Clears entries [index, to) until the gather is full; answers where it stopped.
