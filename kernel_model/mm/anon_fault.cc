@@ -129,7 +129,7 @@ bool can_reuse(Fault& fault, Pte old) {
   const CowReuse rule = kernel.config().cow_reuse;
   if (rule == CowReuse::kMapcount)
     return max_mapcount(kernel, compound_head(kernel, old.pfn())) == 1;
-  const bool exclusive = (kernel.phys().page(old.pfn()).flags & Page::kAnonExclusive) != 0;
+  const bool exclusive = is_exclusive(kernel, old.pfn());
   if (rule == CowReuse::kExclusive && exclusive) return true;
   return kernel.phys().page(compound_head(kernel, old.pfn())).refcount == 1;
 }
@@ -183,7 +183,7 @@ FaultResult do_wp_page(Fault& fault, Table& table, Pte old) {
         tree.get(table, fault.at).raw() != old.raw())
       return FaultResult::kDone;
     if (can_reuse(fault, old)) {
-      fault.kernel.phys().page(old.pfn()).flags |= Page::kAnonExclusive;
+      piece_of(fault.kernel, old.pfn()).flags |= Page::kAnonExclusive;
       tree.set(table, fault.at, old.with(Pte::kWrite | Pte::kDirty | Pte::kYoung));
       fault.task.charge(fault.pages.costs().pte_set);
       return FaultResult::kDone;

@@ -49,9 +49,8 @@ ScanResult scan_page(const Collapse& c, Pte entry, Scan& scan) {
   if (!entry.maps_anon()) return ScanResult::kPageNull;
   if (entry.has(Pte::kWrite)) scan.writable = true;
   const Pfn head = compound_head(kernel, entry.pfn());
-  const Page& page = kernel.phys().page(entry.pfn());
-  const std::int32_t mapcount =
-      page.mapcount + static_cast<std::int32_t>(compound_mapcount(kernel, head));
+  const std::int32_t mapcount = pte_mapcount(kernel, entry.pfn()) +
+                                static_cast<std::int32_t>(compound_mapcount(kernel, head));
   if (mapcount > 1 && exceeds(c.control, ++scan.shared, c.control.max_ptes_shared))
     return ScanResult::kExceedSharedPte;
   ++scan.pages_on_node[static_cast<std::size_t>(kernel.phys().node_of(head))];

@@ -29,7 +29,8 @@ void DeferredSplitQueue::remove(Pfn head) {
   age_of_.erase(found);
 }
 
-MmShared::MmShared(Kernel& kernel) : lru(kernel), kernel_(kernel) {}
+MmShared::MmShared(Kernel& kernel)
+    : huge_pieces(kernel.profile().geometry.pmd_order()), lru(kernel), kernel_(kernel) {}
 
 // get_huge_zero_page(), mm/huge_memory.c (v6.1).  Two tasks may both clear one; the second
 // gives its own back.

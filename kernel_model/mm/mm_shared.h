@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernel_model/mm/huge_pieces.h"
 #include "kernel_model/mm/lru_batch.h"
 #include "kernel_model/mm/mthp.h"
 #include "kernel_model/types.h"
@@ -52,6 +53,7 @@ class MmShared {
   void put_huge_zero_page() { --huge_zero_users_; }
 
   DeferredSplitQueue deferred_split;
+  HugePieces huge_pieces;
   LruBatches lru;
   MthpStats mthp_stats{};  // by order
 

@@ -13,6 +13,7 @@
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/page_tables.h"
+#include "kernel_model/mm/rmap.h"
 #include "kernel_model/phys/phys_mem.h"
 
 namespace faultline::kernel {
@@ -20,16 +21,12 @@ namespace {
 
 constexpr Centre kChangeProtection{"change_protection", true};
 
-bool exclusive(Kernel& kernel, Pfn pfn) {
-  return (kernel.phys().page(pfn).flags & Page::kAnonExclusive) != 0;
-}
-
 // can_change_pte_writable(), can_change_pmd_writable().
 bool can_become_writable(Kernel& kernel, Pte entry, bool huge) {
   const MprotectWritable rule = kernel.config().mprotect_writable;
   if (rule == MprotectWritable::kNo || !entry.maps_anon()) return false;
   if (rule == MprotectWritable::kBase && (huge || !entry.has(Pte::kDirty))) return false;
-  return exclusive(kernel, entry.pfn());
+  return is_exclusive(kernel, entry.pfn());
 }
 
 Pte modified(Kernel& kernel, Pte entry, std::uint64_t flags, bool huge) {

@@ -93,7 +93,7 @@ void check_mm(Mm& mm, Mappings& all) {
 void check_frames(Kernel& kernel, const Mappings& all) {
   PhysMem& phys = kernel.phys();
   for (const auto& [pfn, mappings] : all.pte)
-    FAULTLINE_CHECK_EQ(phys.page(pfn).mapcount, mappings);
+    FAULTLINE_CHECK_EQ(pte_mapcount(kernel, pfn), mappings);
   for (const auto& [head, mappings] : all.pmd)
     FAULTLINE_CHECK_EQ(static_cast<std::int32_t>(compound_mapcount(kernel, head)),
                        mappings);

@@ -24,8 +24,8 @@ std::uint32_t& nr_pages_mapped_of(PhysMem& phys, Pfn head) {
   return phys.page({head.v + 2}).link;
 }
 
-// Pieces carry state only from the first PMD split on: until then their struct pages are
-// not touched.
+// Pieces carry state of their own only once one is mapped twice, by whatever: until then
+// their struct pages are not touched (HugePieces).
 bool has_pieces(PhysMem& phys, Pfn head) {
   return (phys.page({head.v + 1}).flags & Page::kTail) != 0;
 }
@@ -42,6 +42,26 @@ void set_up_pieces(PhysMem& phys, Pfn head, std::uint16_t flags, std::int32_t ma
     phys.page({head.v + 1 + i}).refcount = counts[i].refcount;
     phys.page({head.v + 1 + i}).link = counts[i].link;
   }
+}
+
+HugePieces& huge_pieces(Kernel& kernel) {
+  return kernel.mm_shared().huge_pieces;
+}
+
+std::uint16_t flags_of_piece(const Page& head) {
+  return static_cast<std::uint16_t>(Page::kAnon | Page::kTail |
+                                    (head.flags & Page::kAnonExclusive));
+}
+
+// What the bits say of a huge page's pieces goes to their struct pages.
+void expand_pieces(Kernel& kernel, Pfn head) {
+  PhysMem& phys = kernel.phys();
+  HugePieces& bits = huge_pieces(kernel);
+  Page& page = phys.page(head);
+  set_up_pieces(phys, head, flags_of_piece(page), 0);
+  for (std::uint32_t i = 0; i < 1U << page.order; ++i)
+    if (bits.mapped({head.v + i})) phys.page({head.v + i}).mapcount = 1;
+  bits.drop_bits(head);
 }
 
 constexpr std::uint16_t kNewAnon =
@@ -78,8 +98,36 @@ void free_compound(Kernel& kernel, Pfn head, int cpu) {
     FAULTLINE_CHECK_EQ(nr_pages_mapped_of(phys, head), 0U);
     phys.page({head.v + 1}).flags =
         0;  // has_pieces; what else the pieces' flags say is stale
+    if (huge_pieces(kernel).covers(head)) huge_pieces(kernel).remove_huge_page(head);
   }
   phys.free_pages(head, order, cpu);
+}
+
+// One more mapping of each piece; how many were not mapped before.
+std::uint32_t map_every_piece(Kernel& kernel, Pfn head) {
+  PhysMem& phys = kernel.phys();
+  Page& page = phys.page(head);
+  if (huge_pieces(kernel).has_bits(head)) expand_pieces(kernel, head);
+  if (!has_pieces(phys, head)) set_up_pieces(phys, head, flags_of_piece(page), 0);
+  std::uint32_t newly_mapped = page.mapcount++ == 0 ? 1 : 0;
+  for (Page* piece = &page + 1; piece != &page + (1U << page.order); ++piece) {
+    newly_mapped += piece->mapcount++ == 0 ? 1 : 0;
+    piece->flags = flags_of_piece(page);
+  }
+  return newly_mapped;
+}
+
+// One mapping less of each; how many are no longer mapped.
+std::uint32_t unmap_pieces(Kernel& kernel, Pfn first, Pfn head, std::uint64_t pages) {
+  if (huge_pieces(kernel).has_bits(head)) {
+    huge_pieces(kernel).unmap(first, pages);
+    return static_cast<std::uint32_t>(pages);
+  }
+  std::uint32_t unmapped = 0;
+  Page* const pieces = &kernel.phys().page(first);
+  for (Page* piece = pieces; piece != pieces + pages; ++piece)
+    unmapped += --piece->mapcount == 0 ? 1 : 0;
+  return unmapped;
 }
 
 }  // namespace
@@ -109,6 +157,7 @@ void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index) {
   page.order = static_cast<std::uint8_t>(kernel.profile().geometry.pmd_order());
   page.flags = kNewAnon | Page::kHead;
   set_up_counts(phys, head, index);
+  huge_pieces(kernel).add_huge_page(head);
   compound_mapcount_of(phys, head) = 1;
   kernel.vmstat().nr_anon_pages += pages_of(page);
   ++kernel.vmstat().nr_anon_transparent_hugepages;
@@ -130,11 +179,10 @@ void page_add_new_folio_rmap(Kernel& kernel, Pfn head, unsigned order,
 }
 
 void page_dup_rmap_pte(Kernel& kernel, Pfn pfn) {
-  PhysMem& phys = kernel.phys();
-  Page& page = phys.page(pfn);
+  Page& page = piece_of(kernel, pfn);
   ++page.mapcount;
   page.flags &= static_cast<std::uint16_t>(~Page::kAnonExclusive);
-  ++phys.page(compound_head(kernel, pfn)).refcount;
+  ++kernel.phys().page(compound_head(kernel, pfn)).refcount;
 }
 
 void page_dup_rmap_pmd(Kernel& kernel, Pfn head) {
@@ -149,19 +197,12 @@ void page_split_pmd_rmap(Kernel& kernel, Pfn head, bool dirty) {
   Page& page = phys.page(head);
   if (dirty) page.flags |= Page::kDirty;
   const std::uint32_t pages = 1U << page.order;
-  const auto exclusive = static_cast<std::uint16_t>(page.flags & Page::kAnonExclusive);
-  const auto flags = static_cast<std::uint16_t>(Page::kAnon | Page::kTail | exclusive);
-  std::uint32_t newly_mapped = page.mapcount++ == 0 ? 1 : 0;
-  if (!has_pieces(phys, head)) {
-    set_up_pieces(phys, head, flags, 1);
-    newly_mapped += pages - 1;
+  if (!has_pieces(phys, head) && compound_mapcount_of(phys, head) == 1) {
+    huge_pieces(kernel).map_all(head);
+    nr_pages_mapped_of(phys, head) = pages;
   } else {
-    for (Page* piece = &page + 1; piece != &page + pages; ++piece) {
-      newly_mapped += piece->mapcount++ == 0 ? 1 : 0;
-      piece->flags = flags;
-    }
+    nr_pages_mapped_of(phys, head) += map_every_piece(kernel, head);
   }
-  nr_pages_mapped_of(phys, head) += newly_mapped;
   page.refcount += static_cast<std::int32_t>(pages) - 1;
   if (--compound_mapcount_of(phys, head) == 0)
     --kernel.vmstat().nr_anon_transparent_hugepages;
@@ -173,16 +214,13 @@ void page_remove_rmap_pte(Kernel& kernel, Pfn pfn) {
 
 void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages) {
   PhysMem& phys = kernel.phys();
-  if ((phys.page(first).flags & (Page::kHead | Page::kTail)) == 0) {
+  const Pfn head = compound_head(kernel, first);
+  if ((phys.page(head).flags & Page::kHead) == 0) {
     FAULTLINE_CHECK_EQ(pages, std::uint64_t{1});
     if (--phys.page(first).mapcount == 0) --kernel.vmstat().nr_anon_pages;
     return;
   }
-  const Pfn head = compound_head(kernel, first);
-  std::uint32_t unmapped = 0;
-  Page* const pieces = &phys.page(first);
-  for (Page* piece = pieces; piece != pieces + pages; ++piece)
-    unmapped += --piece->mapcount == 0 ? 1 : 0;
+  const std::uint32_t unmapped = unmap_pieces(kernel, first, head, pages);
   std::uint32_t& mapped = nr_pages_mapped_of(phys, head);
   mapped -= unmapped;
   if (unmapped == 0 || compound_mapcount_of(phys, head) > 0) return;
@@ -194,7 +232,7 @@ void drop_piece(Kernel& kernel, Pfn pfn) {
   PhysMem& phys = kernel.phys();
   const Pfn head = compound_head(kernel, pfn);
   --phys.page(head).refcount;
-  if (--phys.page(pfn).mapcount > 0) return;
+  if (--piece_of(kernel, pfn).mapcount > 0) return;
   --nr_pages_mapped_of(phys, head);
   --kernel.vmstat().nr_anon_pages;
 }
@@ -220,7 +258,15 @@ std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs) {
   return pages;
 }
 
+Page& piece_of(Kernel& kernel, Pfn pfn) {
+  const HugePieces& bits = huge_pieces(kernel);
+  if (bits.has_bits(bits.head_of(pfn))) expand_pieces(kernel, bits.head_of(pfn));
+  return kernel.phys().page(pfn);
+}
+
 Pfn compound_head(Kernel& kernel, Pfn pfn) {
+  const HugePieces& huge = huge_pieces(kernel);
+  if (huge.covers(pfn)) return huge.head_of(pfn);
   const Page& page = kernel.phys().page(pfn);
   if ((page.flags & Page::kTail) == 0) return pfn;
   return {pfn.v & ~((1U << page.order) - 1)};
@@ -235,11 +281,19 @@ std::uint32_t compound_mapcount(Kernel& kernel, Pfn head) {
   return compound ? compound_mapcount_of(kernel.phys(), head) : 0;
 }
 
+std::int32_t pte_mapcount(Kernel& kernel, Pfn pfn) {
+  const HugePieces& bits = huge_pieces(kernel);
+  if (bits.has_bits(bits.head_of(pfn))) return bits.mapped(pfn) ? 1 : 0;
+  return kernel.phys().page(pfn).mapcount;
+}
+
 std::int32_t max_mapcount(Kernel& kernel, Pfn head) {
   PhysMem& phys = kernel.phys();
   if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
   std::int32_t most = 0;
-  if (has_pieces(phys, head))
+  if (huge_pieces(kernel).has_bits(head))
+    most = nr_pages_mapped_of(phys, head) > 0 ? 1 : 0;
+  else if (has_pieces(phys, head))
     for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i)
       most = std::max(most, phys.page({head.v + i}).mapcount);
   return most + static_cast<std::int32_t>(compound_mapcount_of(phys, head));
@@ -254,7 +308,9 @@ void mark_mlocked(Kernel& kernel, Pfn head, bool locked) {
 }
 
 bool is_exclusive(Kernel& kernel, Pfn pfn) {
-  return (kernel.phys().page(pfn).flags & Page::kAnonExclusive) != 0;
+  const HugePieces& bits = huge_pieces(kernel);
+  const Pfn source = bits.has_bits(bits.head_of(pfn)) ? bits.head_of(pfn) : pfn;
+  return (kernel.phys().page(source).flags & Page::kAnonExclusive) != 0;
 }
 
 std::uint64_t page_index(Kernel& kernel, Pfn head) {
@@ -269,7 +325,9 @@ std::int32_t total_mapcount(Kernel& kernel, Pfn head) {
   PhysMem& phys = kernel.phys();
   if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
   auto total = static_cast<std::int32_t>(compound_mapcount_of(phys, head));
-  if (has_pieces(phys, head))
+  if (huge_pieces(kernel).has_bits(head))
+    total += static_cast<std::int32_t>(nr_pages_mapped_of(phys, head));
+  else if (has_pieces(phys, head))
     for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i)
       total += phys.page({head.v + i}).mapcount;
   return total;
@@ -277,6 +335,8 @@ std::int32_t total_mapcount(Kernel& kernel, Pfn head) {
 
 std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
   PhysMem& phys = kernel.phys();
+  if (huge_pieces(kernel).has_bits(head)) expand_pieces(kernel, head);
+  if (huge_pieces(kernel).covers(head)) huge_pieces(kernel).remove_huge_page(head);
   const Page was = phys.page(head);
   if ((was.flags & Page::kDeferredSplit) != 0)
     kernel.mm_shared().deferred_split.remove(head);

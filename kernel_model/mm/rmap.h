@@ -51,6 +51,10 @@ void queue_for_deferred_split(Kernel& kernel, Pfn head);
 // many base pages were freed.  The caller has synchronised.
 std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs = 1);
 
+// The struct page of a base page or of a piece of a huge page, with what it says of itself
+// set up; `phys().page()` is right for heads and base pages only.
+[[nodiscard]] Page& piece_of(Kernel& kernel, Pfn pfn);
+
 // mlock_page(), munlock_page(): off and on the LRU that reclaim looks at.
 void mark_mlocked(Kernel& kernel, Pfn head, bool locked);
 // PageAnonExclusive: only this mapping of the page exists, as far as forks are concerned.
@@ -66,6 +70,8 @@ std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu);
 [[nodiscard]] unsigned compound_order(Kernel& kernel, Pfn head);
 // PMD mappings of a compound page (compound_mapcount).
 [[nodiscard]] std::uint32_t compound_mapcount(Kernel& kernel, Pfn head);
+// PTE mappings of a base page or of one piece of a compound page (_mapcount).
+[[nodiscard]] std::int32_t pte_mapcount(Kernel& kernel, Pfn pfn);
 // page_trans_huge_mapcount(): how often the most mapped of its base pages is mapped.
 [[nodiscard]] std::int32_t max_mapcount(Kernel& kernel, Pfn head);
 [[nodiscard]] bool is_lazyfree(Kernel& kernel, Pfn pfn);

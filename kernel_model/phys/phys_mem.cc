@@ -55,6 +55,7 @@ PhysMem::PhysMem(const arch::Profile& profile, const KernelConfig& config)
   build_zones(profile, config);
   size_zones(profile, config);
   pcps_.resize(std::size_t{profile.cpus} * zones_.size());
+  free_at_start_ = nr_free_pages();
 }
 
 PhysMem::~PhysMem() = default;
@@ -190,10 +191,9 @@ std::uint64_t PhysMem::free_pages_of(int node) const {
   return n;
 }
 
+// Asked for by every mmap: the sum over the nodes' lists and the CPUs' would be long.
 std::uint64_t PhysMem::free_pages_total() const {
-  std::uint64_t n = 0;
-  for (int node = 0; node < nodes(); ++node) n += free_pages_of(node);
-  return n;
+  return free_at_start_ + stats_.pgfree - stats_.pgalloc_normal;
 }
 
 std::uint64_t PhysMem::nr_free_pages(int node) const {
@@ -216,7 +216,12 @@ const PcpSizes& PhysMem::pcp_sizes_of(int node) const {
 }
 
 void PhysMem::check() const {
-  for (const Zone& z : zones_) z.buddy.check();
+  std::uint64_t free = 0;
+  for (int node = 0; node < nodes(); ++node) {
+    zone(node).buddy.check();
+    free += free_pages_of(node);
+  }
+  FAULTLINE_CHECK_EQ(free, free_pages_total());
 }
 
 }  // namespace faultline::kernel

@@ -112,6 +112,7 @@ class PhysMem {
   std::vector<std::uint8_t> node_of_block_;  // of each max-order block
   std::vector<Zone> zones_;                  // one a node
   std::vector<PerCpuPages> pcps_;            // [cpu][node]
+  std::uint64_t free_at_start_ = 0;
   PhysStats stats_;
 };
 

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/rmap.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/maps.h"
 
@@ -87,7 +88,7 @@ class Walk {
   }
 
   [[nodiscard]] std::uint32_t mapcount_of(Pfn pfn) const {
-    const std::int32_t n = mm_.kernel().phys().page(pfn).mapcount;
+    const std::int32_t n = pte_mapcount(mm_.kernel(), pfn);
     return n < 1 ? 1 : static_cast<std::uint32_t>(n);
   }
 

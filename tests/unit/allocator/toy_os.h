@@ -225,7 +225,7 @@ class ToyThread {
   }
   void set(Addr to, std::uint8_t byte, std::uint64_t n) {
     while (n != 0) {
-      const std::uint64_t part = std::min(n, room_in_page(to));
+      const std::uint64_t part = std::min(n, room_in_piece(to));
       os.access(to, true);
       std::memset(os.window_.host(to), byte, part);
       to += part;
@@ -234,7 +234,7 @@ class ToyThread {
   }
   void copy(Addr to, Addr from, std::uint64_t n) {
     while (n != 0) {
-      const std::uint64_t part = std::min({n, room_in_page(to), room_in_page(from)});
+      const std::uint64_t part = std::min({n, room_in_piece(to), room_in_piece(from)});
       os.access(from, false);
       os.access(to, true);
       std::memcpy(os.window_.host(to), os.window_.host(from), part);
@@ -295,8 +295,8 @@ class ToyThread {
   ToyProcess& os;
 
  private:
-  [[nodiscard]] std::uint64_t room_in_page(Addr at) const {
-    return os.facts_.page_size - (at & (os.facts_.page_size - 1));
+  [[nodiscard]] static std::uint64_t room_in_piece(Addr at) {
+    return Window::kPiece - (at & (Window::kPiece - 1));
   }
   ThreadWords words_;
 };
