@@ -30,7 +30,8 @@ void HugePieces::map_all(Pfn head) {
   std::vector<std::uint64_t>& bits = bits_[free_bits_.back()];
   block = free_bits_.back() + kFirstBits;
   free_bits_.pop_back();
-  std::ranges::fill(bits, pieces < 64 ? (std::uint64_t{1} << pieces) - 1 : ~std::uint64_t{0});
+  std::ranges::fill(bits,
+                    pieces < 64 ? (std::uint64_t{1} << pieces) - 1 : ~std::uint64_t{0});
 }
 
 void HugePieces::unmap(Pfn first, std::uint64_t pages) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which frames belong to a huge page, and which pieces of a huge page are mapped by PTEs, as
-// long as none is mapped twice.
+// Which frames belong to a huge page, and which pieces of a huge page are mapped by PTEs,
+// as long as none is mapped twice.
 //
 // Most huge pages whose PMD was split belong to one process.  One bit a piece says all of
 // them, where the struct pages of a 512 MiB page would be 128 KiB to write and to read.
-// Once anything else has to be said of a piece, the struct pages say it (piece_of(), rmap.h).
+// Once anything else has to be said of a piece, the struct pages say it (piece_of(),
+// rmap.h).
 //
 // Stands for: nothing in the kernel; how the model keeps _mapcount of tail pages.
 #pragma once
@@ -42,7 +43,8 @@ class HugePieces {
   void unmap(Pfn first, std::uint64_t pages);
   [[nodiscard]] bool mapped(Pfn pfn) const {
     const std::uint32_t piece = pfn.v - head_of(pfn).v;
-    return (bits_[blocks_[pfn.v >> order_] - kFirstBits][piece / 64] >> piece % 64 & 1) != 0;
+    return (bits_[blocks_[pfn.v >> order_] - kFirstBits][piece / 64] >> piece % 64 & 1) !=
+           0;
   }
   // The struct pages say it from now on.
   void drop_bits(Pfn head);

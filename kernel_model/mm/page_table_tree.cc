@@ -66,6 +66,7 @@ void PageTableTree::free_below(Table& table) {
 }
 
 Table* PageTableTree::to_table(Pte entry) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the entry is the pointer, as in the kernel
   return reinterpret_cast<Table*>(static_cast<std::uintptr_t>(entry.raw()));
 }
 
@@ -192,7 +193,7 @@ Table* PageTableTree::new_table(unsigned level, VirtAddr start, Table* parent,
     const std::uint64_t words = (entries + 63) / 64;
     const bool deposits = has_thp_ && level == pmd_level();
     const std::uint64_t bytes = sizeof(Table) + entries * sizeof(Pte) + words * 8 +
-                                (deposits ? entries * sizeof(TablePage*) : 0);
+                                (deposits ? entries * sizeof(void*) : 0);
     auto* memory = static_cast<std::byte*>(std::calloc(1, bytes));
     FAULTLINE_CHECK(memory != nullptr);
     table = new (memory) Table{};

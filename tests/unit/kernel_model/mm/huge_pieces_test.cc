@@ -58,9 +58,8 @@ TEST(HugePiecesDeathTest, NoPieceIsUnmappedTwice) {
 // the same.
 TEST(HugePieces, AForkMovesTheBitsToTheStructPages) {
   using namespace testing;
-  Machine m("x86-4k", "6.1", [](KernelConfig& config) {
-    config.thp_enabled = ThpEnabled::kAlways;
-  });
+  Machine m("x86-4k", "6.1",
+            [](KernelConfig& config) { config.thp_enabled = ThpEnabled::kAlways; });
   m.run([&](Task& task) {
     Thread t(task, m);
     const VirtAddr huge{(t.mmap(4 * kMiB).v + 2 * kMiB - 1) & ~(2 * kMiB - 1)};
