@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -35,6 +36,30 @@ struct Range {
 struct Pfn {
   std::uint32_t v = 0;
   constexpr auto operator<=>(const Pfn&) const = default;
+};
+
+// A frame, or none: what an allocation answers.  As std::optional, but one word: an
+// optional of four bytes is written in two parts and read in one, which costs each
+// allocation a stall.
+class MaybePfn {
+ public:
+  constexpr MaybePfn() = default;
+  // NOLINTBEGIN(google-explicit-constructor): as std::optional's
+  constexpr MaybePfn(std::nullopt_t) {}
+  constexpr MaybePfn(Pfn pfn) : pfn_(pfn) {}
+  constexpr operator std::optional<Pfn>() const {
+    return has_value() ? std::optional<Pfn>(pfn_) : std::nullopt;
+  }
+  // NOLINTEND(google-explicit-constructor)
+  [[nodiscard]] constexpr bool has_value() const { return pfn_.v != kNone; }
+  constexpr explicit operator bool() const { return has_value(); }
+  constexpr const Pfn& operator*() const { return pfn_; }
+  constexpr const Pfn* operator->() const { return &pfn_; }
+  constexpr void reset() { pfn_ = {kNone}; }
+
+ private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;  // no machine has that many frames
+  Pfn pfn_{kNone};
 };
 
 enum class Errno : int {

@@ -25,6 +25,7 @@ CentreTree::CentreTree() {
 }
 
 CentreTree::Node* CentreTree::find_child(Node* parent, const Centre& centre) {
+  parent->child_before = parent->last_child;
   for (Node* n : parent->children)
     if (n->centre == &centre) return parent->last_child = n;
   nodes_.push_back(

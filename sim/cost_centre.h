@@ -46,7 +46,9 @@ class CentreTree {
     bool kernel;           // this centre or one above it is the kernel's
     std::array<Duration, kTaskStates> time{};
     std::vector<Node*> children{};  // in order of first use
-    Node* last_child = nullptr;     // the child asked for last: most calls repeat
+    // The two children asked for last: most calls repeat or take turns.
+    Node* last_child = nullptr;
+    Node* child_before = nullptr;
     void add(TaskState s, Duration d) { time[static_cast<std::size_t>(s)] += d; }
   };
 
@@ -63,6 +65,8 @@ class CentreTree {
   Node* child(Node* parent, const Centre& centre) {
     if (Node* last = parent->last_child; last != nullptr && last->centre == &centre)
       return last;
+    if (Node* before = parent->child_before; before != nullptr && before->centre == &centre)
+      return before;
     return find_child(parent, centre);
   }
   // "a;b;c", root left out.

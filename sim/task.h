@@ -76,10 +76,12 @@ class Task {
   // Preempts the task here if its slice is over and another one waits for its CPU, unless
   // preemption is off.
   void sync() {
-    if (now_ < *horizon_) [[likely]]
+    if (is_earliest()) [[likely]]
       return;
     sync_slow();
   }
+  // Whether sync() would return at once, with nothing changed.
+  [[nodiscard]] bool is_earliest() const { return now_ < *horizon_; }
 
   // Long work: as charge + sync, but split at slice ends so that other tasks get the CPU.
   void work(Duration d);

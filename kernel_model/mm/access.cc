@@ -16,8 +16,10 @@ namespace faultline::kernel {
 Signal user_access(Task& task, Process& process, VirtAddr at, Access access) {
   PageTables& pages = process.mm().pages();
   while (!pages.hw_access(at, access)) {
-    task.sync();
-    if (pages.hw_access(at, access)) break;
+    if (!task.is_earliest()) {
+      task.sync();
+      if (pages.hw_access(at, access)) break;
+    }
     const Signal signal = do_user_page_fault(task, process, at, access);
     if (signal != Signal::kNone) return signal;
   }

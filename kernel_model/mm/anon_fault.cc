@@ -23,7 +23,7 @@ constexpr Centre kDoFault{"do_fault", true};
 
 // alloc_zeroed_user_highpage_movable(), alloc_page_vma(): a base page of the task's node,
 // or another's.
-std::optional<Pfn> alloc_base_page(Fault& fault) {
+MaybePfn alloc_base_page(Fault& fault) {
   fault.task.charge(fault.pages.costs().page_alloc);
   fault.task.sync();
   AllocRequest request;

@@ -8,6 +8,7 @@
 #include "kernel_model/mm/anon_vma.h"
 
 #include "kernel_model/mm/fault_context.h"
+#include "kernel_model/mm/mm_shared.h"
 
 namespace faultline::kernel {
 namespace {
@@ -47,7 +48,7 @@ FaultResult anon_vma_prepare(Fault& fault) {
     if (!fault.vma.anon_vma) {
       AnonVmaRef found =
           find_mergeable_anon_vma(fault.vma, fault.pages.geometry().page_shift);
-      fault.vma.anon_vma = found ? found : AnonVmaRef::make();
+      fault.vma.anon_vma = found ? found : fault.kernel.mm_shared().new_anon_vma();
       fault.vma.anon_vma_chain = 1;
     }
   }

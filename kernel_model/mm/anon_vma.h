@@ -3,54 +3,31 @@
 // Who owns the anonymous pages of a mapping: identity only.  Two VMAs may merge if they
 // share it, or if at most one of them has one (kernel facts: is_mergeable_anon_vma).
 //
-// The reference counts itself, so a VMA that is copied (split) or moved shares or hands
-// over its anon_vma without further calls.
-//
 // Stands for: struct anon_vma (include/linux/rmap.h, v4.15-6.18).  Model: no interval tree
-// of VMAs; the reverse map is found by walking the page tables of the sharing address
-// spaces.
+// of VMAs, so nothing has to live as long as its users; the reverse map is found by walking
+// the page tables of the sharing address spaces.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace faultline::kernel {
 
-struct AnonVma {
-  std::uint32_t refs = 0;
-};
-
 class AnonVmaRef {
  public:
-  AnonVmaRef() = default;
-  AnonVmaRef(std::nullptr_t) {}  // NOLINT: `= nullptr`
-  AnonVmaRef(const AnonVmaRef& other) : anon_vma_(other.anon_vma_) { get(); }
-  AnonVmaRef(AnonVmaRef&& other) noexcept : anon_vma_(other.anon_vma_) {
-    other.anon_vma_ = nullptr;
-  }
-  AnonVmaRef& operator=(AnonVmaRef other) noexcept {
-    AnonVma* mine = anon_vma_;
-    anon_vma_ = other.anon_vma_;
-    other.anon_vma_ = mine;
-    return *this;
-  }
-  ~AnonVmaRef() {
-    if (anon_vma_ != nullptr && --anon_vma_->refs == 0) delete anon_vma_;
-  }
-  [[nodiscard]] static AnonVmaRef make() {
-    AnonVmaRef ref;
-    ref.anon_vma_ = new AnonVma{1};
-    return ref;
-  }
+  constexpr AnonVmaRef() = default;  // none
+  constexpr AnonVmaRef(std::nullptr_t) {
+  }  // NOLINT(google-explicit-constructor): `= nullptr`
+  // `number` is unlike that of every other anon_vma of the kernel
+  // (MmShared::new_anon_vma()).
+  constexpr explicit AnonVmaRef(std::uint64_t number) : number_(number) {}
 
-  [[nodiscard]] explicit operator bool() const { return anon_vma_ != nullptr; }
-  [[nodiscard]] bool operator==(const AnonVmaRef&) const = default;
-  [[nodiscard]] bool operator==(std::nullptr_t) const { return anon_vma_ == nullptr; }
+  [[nodiscard]] constexpr explicit operator bool() const { return number_ != 0; }
+  [[nodiscard]] constexpr bool operator==(const AnonVmaRef&) const = default;
+  [[nodiscard]] constexpr bool operator==(std::nullptr_t) const { return number_ == 0; }
 
  private:
-  void get() {
-    if (anon_vma_ != nullptr) ++anon_vma_->refs;
-  }
-  AnonVma* anon_vma_ = nullptr;
+  std::uint64_t number_ = 0;
 };
 
 }  // namespace faultline::kernel

@@ -94,7 +94,7 @@ ScanResult scan_table(const Collapse& c, const Table& table, Scan& scan) {
 }
 
 // hpage_collapse_alloc_page(), on the node that holds most of the pages.
-std::optional<Pfn> alloc_huge_page(const Collapse& c, const Scan& scan) {
+MaybePfn alloc_huge_page(const Collapse& c, const Scan& scan) {
   const auto& nodes = scan.pages_on_node;
   c.task.charge(c.pages().costs().huge_page_alloc);
   c.task.sync();

@@ -10,6 +10,7 @@
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmap.h"
 #include "kernel_model/mm/vma_ops.h"
 #include "kernel_model/syscall.h"
@@ -28,9 +29,9 @@ void copy_mm(Mm& child, const Mm& parent) {
 }
 
 // anon_vma_fork(): the child's new pages get an owner of their own, below the parent's.
-void anon_vma_fork(Vma& child, const Vma& parent) {
+void anon_vma_fork(Kernel& kernel, Vma& child, const Vma& parent) {
   if (parent.anon_vma == nullptr) return;
-  child.anon_vma = AnonVmaRef::make();
+  child.anon_vma = kernel.mm_shared().new_anon_vma();
   child.anon_vma_chain = parent.anon_vma_chain + 1;
 }
 
@@ -43,7 +44,7 @@ Vma& dup_vma(Task& task, Mm& child, const Vma& from) {
   spec.anon_vma_chain = 0;
   spec.hugetlb = hugetlb_dup_mapping(from);
   Vma& copy = vma_link(task, child, spec);
-  if ((from.vm_flags & VM_WIPEONFORK) == 0) anon_vma_fork(copy, from);
+  if ((from.vm_flags & VM_WIPEONFORK) == 0) anon_vma_fork(child.kernel(), copy, from);
   return copy;
 }
 

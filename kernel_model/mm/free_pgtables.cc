@@ -16,12 +16,25 @@ namespace {
 
 constexpr Centre kFreePgtables{"free_pgtables", true};
 
+// free_pgd_range(): is there a PTE table of `range` whose span lies wholly between the
+// neighbours?
+bool may_free_a_table(Range range, VirtAddr floor, VirtAddr ceiling,
+                      std::uint64_t pmd_size) {
+  const auto down = [&](VirtAddr at) { return at.v & ~(pmd_size - 1); };
+  const std::uint64_t start = down(range.start);
+  const std::uint64_t first = start < floor.v ? start + pmd_size : start;
+  const std::uint64_t end = down(range.end - 1) + pmd_size;
+  const std::uint64_t last = ceiling.v != 0 && end > ceiling.v ? end - pmd_size : end;
+  return first < last;
+}
+
 }  // namespace
 
 void PageTables::free_pgtables(Task& task, Range range, VirtAddr floor, VirtAddr ceiling,
                                bool flushed) {
   Scope scope(task, kFreePgtables);
   task.sync();
+  if (!may_free_a_table(range, floor, ceiling, geometry_.pmd_size())) return;
   MmuGather tlb(task, *this);
   if (flushed) tlb.assume_flushed();
   free_tables_below(tlb, tree_.top(), range, floor, ceiling);

@@ -96,7 +96,7 @@ GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma) {
 
 // alloc_pages_vma(), vma_alloc_folio(): the task's node first.  4.15 leaves it at that;
 // later kernels go to other nodes if direct reclaim is allowed.
-std::optional<Pfn> alloc_huge_page(Fault& fault) {
+MaybePfn alloc_huge_page(Fault& fault) {
   fault.task.charge(fault.pages.costs().huge_page_alloc);
   fault.task.sync();
   AllocRequest request;

@@ -16,7 +16,7 @@ namespace faultline::kernel {
 // alloc_hugepage_direct_gfpmask(), vma_thp_gfp_mask(): by defrag mode and advice.
 [[nodiscard]] GfpReclaim thp_gfp(const Kernel& kernel, const Vma& vma);
 // By the VMA's advice and the defrag mode; counts nothing.
-[[nodiscard]] std::optional<Pfn> alloc_huge_page(Fault& fault);
+[[nodiscard]] MaybePfn alloc_huge_page(Fault& fault);
 // One that nobody has mapped goes back.
 void free_unmapped_huge_page(Fault& fault, Pfn page);
 // Map count, LRU, counters, the entry; the deposit is in place.  The PMD's lock is held.

@@ -64,7 +64,7 @@ class HugetlbPools {
   [[nodiscard]] bool reserve(HugetlbPool& pool, std::uint64_t pages);
   void unreserve(HugetlbPool& pool, std::uint64_t pages);
   // alloc_huge_page(): a reserved page, or one that nobody has reserved, or a surplus page.
-  [[nodiscard]] std::optional<Pfn> alloc(HugetlbPool& pool, int node, bool reserved);
+  [[nodiscard]] MaybePfn alloc(HugetlbPool& pool, int node, bool reserved);
   void free(HugetlbPool& pool, Pfn head);
   [[nodiscard]] Mutex& fault_mutex(const HugetlbMapping& mapping, std::uint64_t index);
   [[nodiscard]] std::uint64_t next_mapping_id() { return ++last_id_; }

@@ -46,7 +46,7 @@ class HugetlbFault {
   [[nodiscard]] bool shared() const { return (fault_.vma.vm_flags & VM_SHARED) != 0; }
   [[nodiscard]] bool may_write() const { return (fault_.vma.vm_flags & VM_WRITE) != 0; }
 
-  std::optional<Pfn> alloc() {
+  MaybePfn alloc() {
     const bool reserved = mapping_.reserves && !mapping_.taken.contains(index_);
     fault_.task.charge(fault_.pages.costs().page_alloc);
     fault_.task.sync();

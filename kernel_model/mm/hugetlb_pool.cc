@@ -145,7 +145,7 @@ void HugetlbPools::unreserve(HugetlbPool& pool, std::uint64_t pages) {
     if (!remove_pool_huge_page(pool, true)) return;
 }
 
-std::optional<Pfn> HugetlbPools::alloc(HugetlbPool& pool, int node, bool reserved) {
+MaybePfn HugetlbPools::alloc(HugetlbPool& pool, int node, bool reserved) {
   if (!reserved && pool.free <= pool.resv && !alloc_surplus(pool, node))
     return std::nullopt;
   FAULTLINE_CHECK_GT(pool.free, std::uint64_t{0});

@@ -14,6 +14,13 @@ namespace {
 
 constexpr Centre kGetHugeZeroPage{"get_huge_zero_page", true};
 
+// Batches of (PAGE_SIZE - sizeof(struct mmu_gather_batch)) / sizeof(void*) pointers, at
+// most 10000 / that many of them, and the first one of 8 on the stack (MMU_GATHER_BUNDLE).
+std::uint64_t max_gathered(std::uint64_t page_size) {
+  const std::uint64_t batch = (page_size - 16) / 8;
+  return MmShared::kGatherBundle + 10'000 / batch * batch;
+}
+
 }  // namespace
 
 bool DeferredSplitQueue::add(Pfn head) {
@@ -30,11 +37,14 @@ void DeferredSplitQueue::remove(Pfn head) {
 }
 
 MmShared::MmShared(Kernel& kernel)
-    : huge_pieces(kernel.profile().geometry.pmd_order()), lru(kernel), kernel_(kernel) {}
+    : huge_pieces(kernel.profile().geometry.pmd_order()),
+      lru(kernel),
+      gather_limit(max_gathered(kernel.profile().geometry.page_size())),
+      kernel_(kernel) {}
 
 // get_huge_zero_page(), mm/huge_memory.c (v6.1).  Two tasks may both clear one; the second
 // gives its own back.
-std::optional<Pfn> MmShared::get_huge_zero_page(Task& task) {
+MaybePfn MmShared::get_huge_zero_page(Task& task) {
   task.sync();
   if (!huge_zero_) {
     Scope scope(task, kGetHugeZeroPage);

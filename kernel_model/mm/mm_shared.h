@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernel_model/mm/anon_vma.h"
 #include "kernel_model/mm/huge_pieces.h"
 #include "kernel_model/mm/lru_batch.h"
 #include "kernel_model/mm/mthp.h"
@@ -45,12 +46,14 @@ class MmShared {
 
   // get_huge_zero_page(): allocates and clears it if there is none; no answer without
   // memory.
-  [[nodiscard]] std::optional<Pfn> get_huge_zero_page(Task& task);
-  [[nodiscard]] std::optional<Pfn> huge_zero_page() const { return huge_zero_; }
+  [[nodiscard]] MaybePfn get_huge_zero_page(Task& task);
+  [[nodiscard]] MaybePfn huge_zero_page() const { return huge_zero_; }
   // The shrinker's part: frees it if no mm refers to it.
   bool free_huge_zero_page(int cpu);
   void hold_huge_zero_page() { ++huge_zero_users_; }
   void put_huge_zero_page() { --huge_zero_users_; }
+
+  [[nodiscard]] AnonVmaRef new_anon_vma() { return AnonVmaRef{++anon_vmas_}; }
 
   DeferredSplitQueue deferred_split;
   HugePieces huge_pieces;
@@ -64,6 +67,8 @@ class MmShared {
     std::uint32_t refs;
   };
   [[nodiscard]] std::unique_ptr<std::vector<Gathered>> take_gather_buffer();
+  static constexpr unsigned kGatherBundle = 8;  // MMU_GATHER_BUNDLE
+  const std::uint64_t gather_limit;  // references that one mmu_gather holds at most
   void give_gather_buffer(std::unique_ptr<std::vector<Gathered>> buffer);
 
   // The fault path's stack nodes below the place of the faulting instruction, to save the
@@ -82,7 +87,8 @@ class MmShared {
   void find_fault_path(Task& task);
 
   Kernel& kernel_;
-  std::optional<Pfn> huge_zero_;
+  std::uint64_t anon_vmas_ = 0;  // made so far
+  MaybePfn huge_zero_;
   std::uint64_t huge_zero_users_ = 0;  // address spaces that have mapped it
   std::vector<std::unique_ptr<std::vector<Gathered>>> gather_buffers_;
   FaultPath fault_path_;

@@ -12,14 +12,6 @@ namespace {
 constexpr Centre kFlushTlb{"flush_tlb_range", true};
 constexpr Centre kReleasePages{"release_pages", true};
 
-// Batches of (PAGE_SIZE - sizeof(struct mmu_gather_batch)) / sizeof(void*) pointers, at
-// most 10000 / that many of them, and the first one of 8 on the stack (MMU_GATHER_BUNDLE).
-std::uint64_t gather_limit(std::uint64_t page_size) {
-  const std::uint64_t batch = (page_size - 16) / 8;
-  constexpr std::uint64_t kBundle = 8;
-  return kBundle + 10'000 / batch * batch;
-}
-
 // Other CPUs that run a thread of this mm right now.  Idle CPUs are lazy and are not
 // interrupted.
 std::int64_t other_cpus_running(Task& task, PageTables& pages) {
@@ -63,14 +55,15 @@ void flush_tlb_range(Task& task, PageTables& pages) {
 }
 
 MmuGather::MmuGather(Task& task, PageTables& pages, ZapFor why)
-    : task_(task),
-      pt_(pages),
-      why_(why),
-      pages_to_free_(pages.kernel().mm_shared().take_gather_buffer()),
-      limit_(gather_limit(pages.geometry().page_size())) {}
+    : task_(task), pt_(pages), why_(why), limit_(pages.kernel().mm_shared().gather_limit) {}
 
 MmuGather::~MmuGather() {
-  pt_.kernel().mm_shared().give_gather_buffer(std::move(pages_to_free_));
+  if (more_pages_) pt_.kernel().mm_shared().give_gather_buffer(std::move(more_pages_));
+}
+
+void MmuGather::batch_more(Gathered page) {
+  if (!more_pages_) more_pages_ = pt_.kernel().mm_shared().take_gather_buffer();
+  more_pages_->push_back(page);
 }
 
 void MmuGather::flush() {
@@ -79,7 +72,7 @@ void MmuGather::flush() {
     has_flushed_ = true;
     flush_due_ = false;
   }
-  if (!pages_to_free_->empty()) free_pages();
+  if (bundled_ != 0) free_pages();
   for (TablePage* page : tables_to_free_) pt_.free_table(task_, page);
   tables_to_free_.clear();
 }
@@ -89,12 +82,17 @@ void MmuGather::free_pages() {
   Scope scope(task_, kReleasePages);
   task_.sync();
   Duration cost;
-  for (const MmShared::Gathered& gone : *pages_to_free_) {
+  const auto put = [&](const Gathered& gone) {
     const std::uint64_t freed = put_page(pt_.kernel(), gone.pfn, task_.cpu(), gone.refs);
     if (freed > 0) cost += freed == 1 ? costs.page_free : costs.huge_page_free;
+  };
+  for (unsigned i = 0; i < bundled_; ++i) put(bundle_[i]);
+  if (more_pages_) {
+    for (const Gathered& gone : *more_pages_) put(gone);
+    more_pages_->clear();
   }
   task_.charge(cost);
-  pages_to_free_->clear();
+  bundled_ = 0;
   gathered_ = 0;
 }
 

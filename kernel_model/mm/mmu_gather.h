@@ -8,6 +8,7 @@
 // 10,000.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -35,7 +36,10 @@ class MmuGather {
   // `refs` references of a page (or compound page) go after the flush; counts as that many
   // entries.
   void remove_page(Pfn pfn, std::uint32_t refs) {
-    pages_to_free_->push_back({pfn, refs});
+    if (bundled_ < kBundle)
+      bundle_[bundled_++] = {pfn, refs};
+    else
+      batch_more({pfn, refs});
     gathered_ += refs;
     flush_due_ = true;
   }
@@ -52,12 +56,18 @@ class MmuGather {
   [[nodiscard]] Task& task() const { return task_; }
 
  private:
+  using Gathered = MmShared::Gathered;
   void free_pages();
+  void batch_more(Gathered page);
 
+  static constexpr unsigned kBundle = MmShared::kGatherBundle;
   Task& task_;
   PageTables& pt_;
   ZapFor why_;
-  std::unique_ptr<std::vector<MmShared::Gathered>> pages_to_free_;
+  // Most unmappings need no more than the bundle; only the others take a buffer.
+  std::array<Gathered, kBundle> bundle_;
+  unsigned bundled_ = 0;
+  std::unique_ptr<std::vector<Gathered>> more_pages_;
   std::vector<TablePage*> tables_to_free_;
   std::uint64_t gathered_ = 0;
   std::uint64_t limit_;

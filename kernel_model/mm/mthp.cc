@@ -45,7 +45,7 @@ std::uint32_t suitable(const Fault& fault, const Table& table, std::uint32_t ord
   return orders;
 }
 
-std::optional<Pfn> alloc(Fault& fault, unsigned order, GfpReclaim reclaim) {
+MaybePfn alloc(Fault& fault, unsigned order, GfpReclaim reclaim) {
   fault.task.charge(fault.pages.costs().page_alloc);
   fault.task.sync();
   AllocRequest request;

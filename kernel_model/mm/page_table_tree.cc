@@ -73,7 +73,7 @@ Table* PageTableTree::to_table(Pte entry) {
 Pte PageTableTree::leaf_at(VirtAddr at) const {
   if (last_pte_table_ != nullptr && at.v >> shapes_[levels_ - 2].shift == last_tag_)
     return get(*last_pte_table_, at);
-  const Table* pmd = find(at, pmd_level());
+  const Table* pmd = find_pmd_table(at);
   if (pmd == nullptr) return Pte{};
   const Pte entry = get(*pmd, at);
   if (!entry.is_table()) return entry;
@@ -296,6 +296,7 @@ TablePage* PageTableTree::detach(Table& table) {
   bytes_ -= shapes_[table.level].counted_bytes();
   TablePage* page = table.page;
   if (last_pte_table_ == &table) last_pte_table_ = nullptr;
+  if (last_pmd_table_ == &table) last_pmd_table_ = nullptr;
   recycle(&table);
   return page;
 }

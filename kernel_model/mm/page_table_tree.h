@@ -90,14 +90,25 @@ class PageTableTree {
   [[nodiscard]] Table* find_pte_table(VirtAddr at) const {
     const std::uint64_t tag = at.v >> shapes_[levels_ - 2].shift;
     if (last_pte_table_ != nullptr && tag == last_tag_) return last_pte_table_;
-    Table* table = find(at, levels_ - 1);
+    const Table* const pmd = find_pmd_table(at);
+    if (pmd == nullptr) return nullptr;
+    const Pte entry = get(*pmd, at);
+    if (!entry.is_table()) return nullptr;
+    last_tag_ = tag;
+    last_pte_table_ = to_table(entry);
+    return last_pte_table_;
+  }
+  [[nodiscard]] Table* find_pmd_table(VirtAddr at) const {
+    const std::uint64_t tag =
+        at.v >> (shapes_[levels_ - 2].shift + shapes_[levels_ - 2].bits);
+    if (last_pmd_table_ != nullptr && tag == last_pmd_tag_) return last_pmd_table_;
+    Table* const table = find(at, levels_ - 2);
     if (table != nullptr) {
-      last_tag_ = tag;
-      last_pte_table_ = table;
+      last_pmd_tag_ = tag;
+      last_pmd_table_ = table;
     }
     return table;
   }
-  [[nodiscard]] Table* find_pmd_table(VirtAddr at) const { return find(at, levels_ - 2); }
   // The leaf that maps `at` at either level, or an empty entry.
   [[nodiscard]] Pte leaf_at(VirtAddr at) const;
   [[nodiscard]] Pte get(const Table& table, VirtAddr at) const {
@@ -168,6 +179,8 @@ class PageTableTree {
   std::uint64_t table_pages_ = 0;
   mutable std::uint64_t last_tag_ = 0;
   mutable Table* last_pte_table_ = nullptr;
+  mutable std::uint64_t last_pmd_tag_ = 0;
+  mutable Table* last_pmd_table_ = nullptr;
 };
 
 }  // namespace faultline::kernel

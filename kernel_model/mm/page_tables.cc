@@ -249,7 +249,7 @@ Table* PageTables::alloc_tables_to(Task& task, VirtAddr at, unsigned level) {
 void PageTables::map_at_start(Vma& vma, Range range, bool in_rss) {
   const bool anon_pages = vma.anonymous || (vma.vm_flags & VM_WRITE) != 0;
   if (anon_pages && (vma.vm_flags & VM_PFNMAP) == 0 && !vma.anon_vma) {
-    vma.anon_vma = AnonVmaRef::make();
+    vma.anon_vma = kernel_.mm_shared().new_anon_vma();
     vma.anon_vma_chain = 1;
   }
   const std::uint64_t before = tree_.table_pages();

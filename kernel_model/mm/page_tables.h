@@ -169,6 +169,7 @@ class PageTables {
   [[nodiscard]] Table* install_table(Task& task, Table& parent, VirtAddr at);
   [[nodiscard]] TablePage* take_table_page(Task& task, unsigned level);
   void account_table_pages(std::uint64_t before);
+  [[nodiscard]] VirtAddr walk_pmds(Task& task, Range range) const;
   void zap_pmd(MmuGather& tlb, Range range);
   void try_to_free_pte(MmuGather& tlb, VirtAddr at);
   enum class GuardStep : std::uint8_t { kSet, kInTheWay, kNoMemory };

@@ -15,9 +15,17 @@ constexpr std::size_t kChunk = 32;  // VMAs allocated from the host at once
 
 VmaSet::~VmaSet() = default;
 
+// Calls come in groups around one VMA: the last answer, its neighbour above, or the gap
+// below it.
 Vma* VmaSet::find(VirtAddr at) const {
-  if (last_hit_ != nullptr && last_hit_->start <= at && at < last_hit_->end)
-    return last_hit_;
+  if (last_hit_ != nullptr) {
+    if (at < last_hit_->end) {
+      if (last_hit_->start <= at) return last_hit_;
+      if (last_hit_->prev_ == nullptr || last_hit_->prev_->end <= at) return last_hit_;
+    } else if (Vma* const above = last_hit_->next_; above == nullptr || at < above->end) {
+      return above;
+    }
+  }
   Vma* best = nullptr;
   for (Vma* node = root_; node != nullptr;) {
     if (node->end > at) {

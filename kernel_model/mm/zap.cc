@@ -85,6 +85,21 @@ std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index
 
 }  // namespace
 
+// Charges the walk over the PMD entries of `range`; answers where the first one in use
+// begins, or the end.  Most ranges lie under one entry.
+VirtAddr PageTables::walk_pmds(Task& task, Range range) const {
+  if (range.end <= pmd_range(range.start).end) {
+    const Table* const pmd = tree_.find_pmd_table(range.start);
+    if (pmd == nullptr) return range.end;
+    task.charge(costs_.pmd_walk);
+    return tree_.get(*pmd, range.start).none() ? range.end : range.start;
+  }
+  const auto walked =
+      static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
+  task.charge(costs_.pmd_walk * walked);
+  return tree_.next_in_use(range.start, range.end, tree_.pmd_level());
+}
+
 bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
   if (vma.hugetlb) {
     unmap_hugepage_range(task, *this, vma, range);
@@ -95,10 +110,7 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
   Scope scope(task, kUnmapPageRange);
   task.sync();
   kernel_.mm_shared().lru.lru_add_drain(task.cpu());
-  const auto walked =
-      static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
-  task.charge(costs_.pmd_walk * walked);
-  VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
+  VirtAddr at = walk_pmds(task, range);
   if (at == range.end) return false;
   rss_.update_hiwater();
   if ((vma.vm_flags & VM_LOCKED) != 0) mlock_pages(range, false);
@@ -107,7 +119,7 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
     const VirtAddr end = std::min(range.end, pmd_range(at).end);
     zap_pmd(tlb, {at, end});
     if (reclaim && end - at == geometry_.pmd_size()) try_to_free_pte(tlb, at);
-    at = tree_.next_in_use(end, range.end, tree_.pmd_level());
+    at = end == range.end ? end : tree_.next_in_use(end, range.end, tree_.pmd_level());
   }
   tlb.flush();
   return tlb.has_flushed();

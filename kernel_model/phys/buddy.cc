@@ -179,7 +179,7 @@ void Buddy::expand(std::uint32_t pfn, unsigned low, unsigned high, MigrateType t
   }
 }
 
-std::optional<Pfn> Buddy::rmqueue_smallest(unsigned order, MigrateType type) {
+MaybePfn Buddy::rmqueue_smallest(unsigned order, MigrateType type) {
   for (unsigned o = order; o <= max_order_; ++o) {
     if (!has_exactly(o, type)) continue;
     const std::uint32_t pfn = take(o, type);
@@ -218,7 +218,7 @@ void Buddy::steal_pageblock(std::uint32_t pfn, MigrateType type) {
 
 // The largest block of the other type; of a movable request that can't have the whole
 // pageblock, the smallest instead.
-std::optional<Pfn> Buddy::rmqueue_fallback(unsigned order, MigrateType type) {
+MaybePfn Buddy::rmqueue_fallback(unsigned order, MigrateType type) {
   const MigrateType from = other(type);
   unsigned found = max_order_ + 1;
   while (found > order && !has_exactly(found - 1, from)) --found;
@@ -239,7 +239,7 @@ std::optional<Pfn> Buddy::rmqueue_fallback(unsigned order, MigrateType type) {
   return rmqueue_smallest(order, type);
 }
 
-std::optional<Pfn> Buddy::alloc(unsigned order, MigrateType type) {
+MaybePfn Buddy::alloc(unsigned order, MigrateType type) {
   if (order > max_order_) return std::nullopt;
   if (!group_by_mobility_) type = MigrateType::kUnmovable;
   if (auto pfn = rmqueue_smallest(order, type)) return pfn;

@@ -44,7 +44,7 @@ class Buddy {
 
   // One block of exactly that order; its flags are clear.  nullopt if no list has one as
   // large.
-  [[nodiscard]] std::optional<Pfn> alloc(unsigned order, MigrateType type);
+  [[nodiscard]] MaybePfn alloc(unsigned order, MigrateType type);
   void free(Pfn head, unsigned order);
 
   [[nodiscard]] std::uint64_t nr_free() const { return nr_free_; }  // frames
@@ -81,8 +81,8 @@ class Buddy {
   void unlink(std::uint32_t pfn, unsigned order, MigrateType type);
   [[nodiscard]] bool is_free_block(std::uint32_t pfn, unsigned order) const;
   [[nodiscard]] bool merge_likely(std::uint32_t pfn, unsigned order) const;
-  [[nodiscard]] std::optional<Pfn> rmqueue_smallest(unsigned order, MigrateType type);
-  [[nodiscard]] std::optional<Pfn> rmqueue_fallback(unsigned order, MigrateType type);
+  [[nodiscard]] MaybePfn rmqueue_smallest(unsigned order, MigrateType type);
+  [[nodiscard]] MaybePfn rmqueue_fallback(unsigned order, MigrateType type);
   [[nodiscard]] std::uint32_t take(unsigned order,
                                    MigrateType type);  // from the list, or fresh
   [[nodiscard]] bool has_exactly(unsigned order, MigrateType type) const;

@@ -71,8 +71,8 @@ class PerCpuPages {
   [[nodiscard]] static bool keeps(const PcpSizes& sizes, unsigned order) {
     return order <= sizes.top_order || (order == sizes.huge_order && order != 0);
   }
-  [[nodiscard]] std::optional<Pfn> alloc(Buddy& buddy, const PcpSizes& sizes,
-                                         unsigned order, MigrateType type) {
+  [[nodiscard]] MaybePfn alloc(Buddy& buddy, const PcpSizes& sizes, unsigned order,
+                               MigrateType type) {
     PfnRing& list = lists_[slot(sizes, order, type)];
     if (list.empty() && !refill(buddy, sizes, order, type, list)) return std::nullopt;
     free_factor_ >>= 1;

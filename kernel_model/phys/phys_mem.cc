@@ -112,7 +112,7 @@ bool PhysMem::watermark_ok(const Zone& zone, unsigned order, std::uint64_t mark)
   return order == 0 || zone.buddy.has_block(order);
 }
 
-std::optional<Pfn> PhysMem::rmqueue(int node, unsigned order, MigrateType type, int cpu) {
+MaybePfn PhysMem::rmqueue(int node, unsigned order, MigrateType type, int cpu) {
   Zone& z = zones_[static_cast<std::size_t>(node)];
   if (!group_by_mobility_) type = MigrateType::kUnmovable;
   if (PerCpuPages::keeps(z.pcp, order))
@@ -120,8 +120,7 @@ std::optional<Pfn> PhysMem::rmqueue(int node, unsigned order, MigrateType type, 
   return z.buddy.alloc(order, type);
 }
 
-std::optional<Pfn> PhysMem::get_page_from_freelist(const AllocRequest& request, int cpu,
-                                                   Mark mark) {
+MaybePfn PhysMem::get_page_from_freelist(const AllocRequest& request, int cpu, Mark mark) {
   for (const int node : zone(request.preferred_node).fallback) {
     const Watermarks& marks = zone(node).marks;
     if (watermark_ok(zone(node), request.order,
@@ -142,13 +141,13 @@ std::optional<Pfn> PhysMem::get_page_from_freelist(const AllocRequest& request, 
   return std::nullopt;
 }
 
-std::optional<Pfn> PhysMem::alloc_pages(const AllocRequest& request, int cpu) {
+MaybePfn PhysMem::alloc_pages(const AllocRequest& request, int cpu) {
   if (const auto pfn = get_page_from_freelist(request, cpu, Mark::kLow)) return pfn;
   return alloc_slowpath(request, cpu);
 }
 
 // Stands for: __alloc_pages_slowpath().
-std::optional<Pfn> PhysMem::alloc_slowpath(const AllocRequest& request, int cpu) {
+MaybePfn PhysMem::alloc_slowpath(const AllocRequest& request, int cpu) {
   if (const auto pfn = get_page_from_freelist(request, cpu, Mark::kMin)) return pfn;
   if (request.reclaim == GfpReclaim::kNone || request.reclaim == GfpReclaim::kKswapd)
     return std::nullopt;

@@ -49,7 +49,7 @@ class PhysMem {
   // by distance, each against its low, then its min watermark.  The head page has refcount
   // 1, no flags, and its order and node set; the pages behind it are garbage.  Charges
   // nothing: costs are the caller's.
-  [[nodiscard]] std::optional<Pfn> alloc_pages(const AllocRequest& request, int cpu);
+  [[nodiscard]] MaybePfn alloc_pages(const AllocRequest& request, int cpu);
   // `order` as it was allocated, or smaller pieces of a block that was split.
   void free_pages(Pfn pfn, unsigned order, int cpu);
   // Empties the per-CPU lists of every CPU.
@@ -94,11 +94,10 @@ class PhysMem {
     return pcps_[static_cast<std::size_t>(cpu) * zones_.size() +
                  static_cast<std::size_t>(node)];
   }
-  [[nodiscard]] std::optional<Pfn> get_page_from_freelist(const AllocRequest& request,
-                                                          int cpu, Mark mark);
-  [[nodiscard]] std::optional<Pfn> alloc_slowpath(const AllocRequest& request, int cpu);
-  [[nodiscard]] std::optional<Pfn> rmqueue(int node, unsigned order, MigrateType type,
-                                           int cpu);
+  [[nodiscard]] MaybePfn get_page_from_freelist(const AllocRequest& request, int cpu,
+                                                Mark mark);
+  [[nodiscard]] MaybePfn alloc_slowpath(const AllocRequest& request, int cpu);
+  [[nodiscard]] MaybePfn rmqueue(int node, unsigned order, MigrateType type, int cpu);
   [[nodiscard]] static bool watermark_ok(const Zone& zone, unsigned order,
                                          std::uint64_t mark);
   [[nodiscard]] const Zone& zone(int node) const {
