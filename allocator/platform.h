@@ -14,6 +14,7 @@
 // of system calls are those of Linux's raw system calls.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +37,9 @@ struct PlatformFacts {
   unsigned cpus = 1;           // online
   char thp_mode = 'n';  // 'a'lways, 'm'advise, 'n'ever: .../transparent_hugepage/enabled
   std::uint64_t hugetlb_default = 0;  // Hugepagesize of /proc/meminfo; 0: none
-  unsigned overcommit_memory = 0;     // /proc/sys/vm/overcommit_memory
+  // The sizes under /sys/kernel/mm/hugepages; unused ones are 0.
+  std::array<std::uint64_t, 8> hugetlb_sizes{};
+  unsigned overcommit_memory = 0;  // /proc/sys/vm/overcommit_memory
   unsigned address_bits = 64;
 };
 

@@ -2,6 +2,7 @@
 // The modelled platform: set-up, system calls, attribution.
 #include "allocator/platform/model.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "kernel_model/mm/mm.h"
@@ -31,6 +32,9 @@ PlatformFacts facts_of(const kernel::Kernel& kernel) {
   f.cpus = kernel.profile().cpus;
   f.thp_mode = thp_letter(kernel.config().thp_enabled);
   f.hugetlb_default = geometry.hugetlb_sizes.empty() ? 0 : geometry.hugetlb_sizes.front();
+  for (std::size_t i = 0;
+       i < std::min(f.hugetlb_sizes.size(), geometry.hugetlb_sizes.size()); ++i)
+    f.hugetlb_sizes[i] = geometry.hugetlb_sizes[i];
   f.overcommit_memory = kernel.config().overcommit_memory;
   f.address_bits = geometry.va_bits;
   return f;

@@ -59,6 +59,31 @@ std::uint64_t hugetlb_default() {
              : std::strtoull(line + sizeof "Hugepagesize:" - 1, nullptr, 10) << 10;
 }
 
+// Entries are called hugepages-2048kB.
+void read_hugetlb_sizes(std::array<std::uint64_t, 8>& sizes) {
+  const int fd = open("/sys/kernel/mm/hugepages", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  struct Entry {  // struct linux_dirent64
+    std::uint64_t ino;
+    std::int64_t off;
+    std::uint16_t length;
+    std::uint8_t type;
+    char name[1];
+  };
+  constexpr char kPrefix[] = "hugepages-";
+  alignas(Entry) char buffer[2048];
+  std::size_t found = 0;
+  for (long got = 0; (got = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0;)
+    for (long at = 0; at < got;) {
+      const auto* const entry = reinterpret_cast<const Entry*>(buffer + at);
+      if (std::strncmp(entry->name, kPrefix, sizeof kPrefix - 1) == 0 &&
+          found < sizes.size())
+        sizes[found++] = std::strtoull(entry->name + sizeof kPrefix - 1, nullptr, 10) << 10;
+      at += entry->length;
+    }
+  close(fd);
+}
+
 }  // namespace
 
 NativeProcess::NativeProcess() {
@@ -67,6 +92,7 @@ NativeProcess::NativeProcess() {
   facts_.thp_size = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
   facts_.thp_mode = thp_mode();
   facts_.hugetlb_default = hugetlb_default();
+  read_hugetlb_sizes(facts_.hugetlb_sizes);
   facts_.overcommit_memory =
       static_cast<unsigned>(read_number("/proc/sys/vm/overcommit_memory"));
 }

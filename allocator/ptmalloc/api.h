@@ -14,7 +14,10 @@ namespace faultline::alloc {
 
 template <Platform P>
 Ptmalloc<P>::Ptmalloc(P& p, const ReleaseProfile& release, const Settings& settings)
-    : release_(release), layout_(release), settings_(settings) {
+    : release_(release),
+      layout_(release),
+      settings_(settings),
+      huge_(huge_pages(p.facts(), release, settings)) {
   shared_ = p.static_storage(kWord * static_cast<unsigned>(Shared::kCount));
   main_ = p.static_storage(layout_.bytes);
   // pthread_create allocates the new thread's table of TLS blocks: 1 module + 14 spare + 2,
@@ -46,6 +49,10 @@ void Ptmalloc<P>::init(P& p) {
     if (settings_.tcache_count < 0)
       settings_.tcache_count = static_cast<int>(release_.tcache_depth);
     if (release_.tcache_key == TcacheKey::kRandom) tcache_key_ = p.random_key();
+  }
+  if (huge_.hp_pagesize != 0 && release_.hugetlb_sets_threshold) {
+    settings_.mmap_threshold = huge_.hp_pagesize;
+    settings_.dynamic_threshold = false;
   }
   p.atomic_store(at(Shared::kMmapThreshold), settings_.mmap_threshold);
   p.atomic_store(at(Shared::kTrimThreshold), settings_.trim_threshold);
@@ -123,7 +130,7 @@ Addr Ptmalloc<P>::in_a_locked_arena(P& p, std::uint64_t bytes, Work work) {
 template <Platform P>
 Arena<P> Ptmalloc<P>::arena_of(P& p, Addr c, std::uint64_t head) const {
   const bool of_main = (head & kNonMainArena) == 0;
-  return arena(p, of_main ? main_ : Chunks<P>(p).word(heap_of(c) + heap_info::kArena));
+  return arena(p, of_main ? main_ : Chunks<P>(p).word(heap_start(c) + heap_info::kArena));
 }
 
 template <Platform P>
@@ -177,9 +184,10 @@ std::uint64_t Ptmalloc<P>::used_before(const Arena<P>& av) const {
   const std::uint64_t size = av.m.size(top);
   // Without a heap, or if top is no part of it, the difference wraps to more than any chunk
   // has.
-  const Addr ever = av.is_main()
-                        ? av.m.p.atomic_load(at(Shared::kSbrkBase)) + av.max_system_mem()
-                        : heap_of(top) + av.m.word(heap_of(top) + heap_info::kMprotectSize);
+  const Addr ever =
+      av.is_main()
+          ? av.m.p.atomic_load(at(Shared::kSbrkBase)) + av.max_system_mem()
+          : heap_start(top) + av.m.word(heap_start(top) + heap_info::kMprotectSize);
   return std::max(size, ever - top);
 }
 

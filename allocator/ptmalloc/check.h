@@ -90,7 +90,7 @@ class HeapCheck {
       found = walk(av, align_up(heap_.shared(p_, Shared::kSbrkBase), kMallocAlignment));
     } else {
       std::uint64_t bytes = 0;
-      for (Addr heap = heap_of(av.top()); heap != 0;
+      for (Addr heap = heap_.heap_start(av.top()); heap != 0;
            heap = m_.word(heap + heap_info::kPrev)) {
         const bool first = m_.word(heap + heap_info::kPrev) == 0;
         const Addr start = heap + heap_.release().heap_info_bytes +

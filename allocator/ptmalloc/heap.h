@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The heaps of thread arenas: 64 MiB of address space, aligned to 64 MiB so that any chunk
-// finds the start of its heap by masking.
+// finds the start of its heap by masking (with hugetlb >= 2, to 2.41: 4 huge pages).
 //
 // A heap is reserved without access and opened from the front by mprotect, without padding
 // once it exists.  Shrinking gives the pages back but leaves them open, so that growing
@@ -20,49 +20,70 @@ namespace faultline::alloc {
 template <Platform P>
 Addr Ptmalloc<P>::new_heap(P& p, std::uint64_t size, std::uint64_t top_pad) {
   const Frame frame(p, places::kNewHeap);
-  if (size > kHeapMax) return 0;
-  size = std::max(std::min(size + top_pad, kHeapMax), kHeapMin);
-  size = align_up(size, page(p));
-  const Addr heap = reserve_heap(p);
+  if (huge_.hp_arenas)
+    if (const Addr heap = new_heap_in(p, size, top_pad, huge_.hp_pagesize, huge_.hp_flags))
+      return heap;
+  return new_heap_in(p, size, top_pad, huge_.heap_unit, 0);
+}
+
+// One that grows by `unit`, mapped with `flags`.
+template <Platform P>
+Addr Ptmalloc<P>::new_heap_in(P& p, std::uint64_t size, std::uint64_t top_pad,
+                              std::uint64_t unit, unsigned flags) {
+  if (size > huge_.heap_max) return 0;
+  size = std::max(std::min(size + top_pad, huge_.heap_max), huge_.heap_min);
+  size = align_up(size, unit);
+  const Addr heap = reserve_heap(p, flags);
   if (heap == 0) return 0;
   if (p.mprotect(heap, size, sys::kProtRead | sys::kProtWrite) != 0) {
-    p.munmap(heap, kHeapMax);
+    p.munmap(heap, huge_.heap_max);
     return 0;
   }
+  if (flags == 0) madvise_thp(p, heap, size);
   const Chunks<P> m(p);
   m.set_word(heap + heap_info::kSize, size);
   m.set_word(heap + heap_info::kMprotectSize, size);
   if (release_.heap_info_bytes > heap_info::kPagesize)
-    m.set_word(heap + heap_info::kPagesize, page(p));
+    m.set_word(heap + heap_info::kPagesize, unit);
   return heap;
+}
+
+template <Platform P>
+std::uint64_t Ptmalloc<P>::unit_of(P& p, Addr heap) const {
+  return release_.heap_info_bytes > heap_info::kPagesize
+             ? Chunks<P>(p).word(heap + heap_info::kPagesize)
+             : page(p);
 }
 
 // Aligned address space: where the last reservation left a whole heap's worth behind it,
 // else out of twice as much, else a single try that may happen to be aligned.
 template <Platform P>
-Addr Ptmalloc<P>::reserve_heap(P& p) {
-  const unsigned flags = sys::kMapPrivate | sys::kMapAnonymous |
-                         (release_.heaps_noreserve ? sys::kMapNoreserve : 0u);
-  const auto aligned = [](Addr a) { return (a & (kHeapMax - 1)) == 0; };
+Addr Ptmalloc<P>::reserve_heap(P& p, unsigned extra_flags) {
+  // Huge pages are reserved with the mapping.
+  const bool noreserve = release_.heaps_noreserve && extra_flags == 0;
+  const unsigned flags = sys::kMapPrivate | sys::kMapAnonymous | extra_flags |
+                         (noreserve ? sys::kMapNoreserve : 0u);
+  const std::uint64_t max = huge_.heap_max;
+  const auto aligned = [max](Addr a) { return (a & (max - 1)) == 0; };
   if (const Addr hint = p.atomic_exchange(at(Shared::kAlignedHeapArea), 0)) {
-    const SysValue map = p.mmap(hint, kHeapMax, sys::kProtNone, flags);
+    const SysValue map = p.mmap(hint, max, sys::kProtNone, flags);
     if (map.ok() && aligned(map.value)) return map.value;
-    if (map.ok()) p.munmap(map.value, kHeapMax);
+    if (map.ok()) p.munmap(map.value, max);
   }
-  if (const SysValue twice = p.mmap(0, 2 * kHeapMax, sys::kProtNone, flags); twice.ok()) {
-    const Addr heap = align_up(twice.value, kHeapMax);
+  if (const SysValue twice = p.mmap(0, 2 * max, sys::kProtNone, flags); twice.ok()) {
+    const Addr heap = align_up(twice.value, max);
     const std::uint64_t lead = heap - twice.value;
     if (lead != 0)
       p.munmap(twice.value, lead);
     else
-      p.atomic_store(at(Shared::kAlignedHeapArea), heap + kHeapMax);
-    p.munmap(heap + kHeapMax, kHeapMax - lead);
+      p.atomic_store(at(Shared::kAlignedHeapArea), heap + max);
+    p.munmap(heap + max, max - lead);
     return heap;
   }
-  const SysValue once = p.mmap(0, kHeapMax, sys::kProtNone, flags);
+  const SysValue once = p.mmap(0, max, sys::kProtNone, flags);
   if (!once.ok()) return 0;
   if (aligned(once.value)) return once.value;
-  p.munmap(once.value, kHeapMax);
+  p.munmap(once.value, max);
   return 0;
 }
 
@@ -70,13 +91,17 @@ template <Platform P>
 bool Ptmalloc<P>::grow_heap(P& p, Addr heap, std::uint64_t more) {
   const Frame frame(p, places::kGrowHeap);
   const Chunks<P> m(p);
-  const std::uint64_t size = m.word(heap + heap_info::kSize) + align_up(more, page(p));
-  if (size > kHeapMax) return false;
+  const std::uint64_t old_size = m.word(heap + heap_info::kSize);
+  const std::uint64_t size = old_size + align_up(more, unit_of(p, heap));
+  if (size > huge_.heap_max) return false;
   const std::uint64_t open = m.word(heap + heap_info::kMprotectSize);
   if (size > open) {
     if (p.mprotect(heap + open, size - open, sys::kProtRead | sys::kProtWrite) != 0)
       return false;
     m.set_word(heap + heap_info::kMprotectSize, size);
+    if (release_.thp_heaps == ThpHeaps::kAdvisedEach ||
+        (release_.thp_heaps == ThpHeaps::kAdvisedFirst && old_size < huge_.thp_pagesize))
+      madvise_thp(p, heap, size);
   }
   m.set_word(heap + heap_info::kSize, size);
   return true;
@@ -112,7 +137,7 @@ void Ptmalloc<P>::heap_trim(const Arena<P>& av) {
   if (size < p.atomic_load(at(Shared::kTrimThreshold))) return;
   const std::uint64_t keep = kMinSize + 1 + settings_.top_pad;
   if (size <= keep) return;
-  const std::uint64_t extra = align_down(size - keep, page(p));
+  const std::uint64_t extra = align_down(size - keep, unit_of(p, heap));
   if (extra == 0 || !shrink_heap(p, heap, extra)) return;
   av.add_system_mem(0 - extra);
   av.m.set_head(top, (size - extra) | kPrevInuse);
@@ -124,7 +149,7 @@ template <Platform P>
 Addr Ptmalloc<P>::drop_empty_heaps(const Arena<P>& av) {
   P& p = av.m.p;
   const Chunks<P>& m = av.m;
-  Addr heap = heap_of(av.top());
+  Addr heap = heap_start(av.top());
   while (av.top() == heap + release_.heap_info_bytes) {
     const Addr before = m.word(heap + heap_info::kPrev);
     const std::uint64_t before_size = m.word(before + heap_info::kSize);
@@ -134,11 +159,12 @@ Addr Ptmalloc<P>::drop_empty_heaps(const Arena<P>& av) {
     c -= m.prev_size(c);
     std::uint64_t size = m.size(c) + kHeader;
     if (!m.prev_inuse(c)) size += m.prev_size(c);
-    if (size + (kHeapMax - before_size) < settings_.top_pad + kMinSize + page(p)) break;
+    const std::uint64_t room = size + (huge_.heap_max - before_size);
+    if (room < settings_.top_pad + kMinSize + unit_of(p, heap)) break;
     av.add_system_mem(0 - m.word(heap + heap_info::kSize));
-    if (heap + kHeapMax == p.atomic_load(at(Shared::kAlignedHeapArea)))
+    if (heap + huge_.heap_max == p.atomic_load(at(Shared::kAlignedHeapArea)))
       p.atomic_store(at(Shared::kAlignedHeapArea), 0);
-    p.munmap(heap, kHeapMax);
+    p.munmap(heap, huge_.heap_max);
     heap = before;
     if (!m.prev_inuse(c)) {
       c -= m.prev_size(c);

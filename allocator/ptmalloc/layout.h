@@ -106,8 +106,12 @@ namespace heap_info {
 inline constexpr std::uint64_t kArena = 0, kPrev = 8, kSize = 16, kMprotectSize = 24,
                                kPagesize = 32;
 }
-constexpr Addr heap_of(Addr chunk) {
-  return align_down(chunk, kHeapMax);
+constexpr Addr heap_of(Addr chunk, std::uint64_t heap_max = kHeapMax) {
+  return align_down(chunk, heap_max);
 }
+
+// In the first word of a block with a mapping of its own: the mapping is of huge pages
+// (2.43).
+inline constexpr std::uint64_t kIsHugetlb = 1;
 
 }  // namespace faultline::alloc

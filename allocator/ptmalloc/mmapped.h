@@ -16,13 +16,21 @@ namespace faultline::alloc {
 
 template <Platform P>
 Addr Ptmalloc<P>::mmap_chunk(P& p, std::uint64_t nb) {
-  const std::uint64_t size = align_up(nb + release_.mmap_overhead, page(p));
+  if (huge_.hp_pagesize != 0 && nb >= huge_.hp_pagesize)
+    if (const Addr mem = map_chunk(p, nb, huge_.hp_pagesize, huge_.hp_flags)) return mem;
+  return map_chunk(p, nb, page(p), 0);
+}
+
+template <Platform P>
+Addr Ptmalloc<P>::map_chunk(P& p, std::uint64_t nb, std::uint64_t unit, unsigned flags) {
+  const std::uint64_t size = align_up(nb + release_.mmap_overhead, unit);
   if (size <= nb) return 0;
   const SysValue map = p.mmap(0, size, sys::kProtRead | sys::kProtWrite,
-                              sys::kMapPrivate | sys::kMapAnonymous);
+                              sys::kMapPrivate | sys::kMapAnonymous | flags);
   if (!map.ok()) return 0;
+  if (flags == 0) madvise_thp(p, map.value, size);
   const Chunks<P> m(p);
-  m.set_word(map.value, 0);
+  m.set_word(map.value, flags != 0 && release_.hugetlb_marks_blocks ? kIsHugetlb : 0);
   m.set_head(map.value, (size - release_.mmap_hidden) | kIsMmapped);
   p.atomic_add(at(Shared::kMmaps), 1);
   p.atomic_add(at(Shared::kMmappedMem), size);
@@ -45,7 +53,7 @@ template <Platform P>
 void Ptmalloc<P>::munmap_chunk(P& p, Addr c) {
   const Frame frame(p, places::kMunmapChunk);
   const Chunks<P> m(p);
-  const std::uint64_t before = m.prev_size(c);
+  const std::uint64_t before = m.prev_size(c) & ~kIsHugetlb;
   const std::uint64_t total = before + m.size(c) + release_.mmap_hidden;
   p.atomic_add(at(Shared::kMmaps), ~std::uint64_t{0});
   p.atomic_add(at(Shared::kMmappedMem), 0 - total);
@@ -57,12 +65,16 @@ template <Platform P>
 bool Ptmalloc<P>::mremap_chunk(P& p, Addr& c, std::uint64_t nb) {
   const Frame frame(p, places::kMremapChunk);
   const Chunks<P> m(p);
-  const std::uint64_t before = m.prev_size(c);
+  const std::uint64_t before = m.prev_size(c) & ~kIsHugetlb;
+  const std::uint64_t unit =
+      (m.prev_size(c) & kIsHugetlb) != 0 ? huge_.hp_pagesize : page(p);
   const std::uint64_t old_total = before + m.size(c) + release_.mmap_hidden;
-  const std::uint64_t total = align_up(nb + before + release_.mmap_overhead, page(p));
+  const std::uint64_t total = align_up(nb + before + release_.mmap_overhead, unit);
   if (total == old_total) return true;
   const SysValue map = p.mremap(c - before, old_total, total, sys::kMremapMaymove);
   if (!map.ok()) return false;
+  if (release_.mremap_advises || old_total < huge_.thp_pagesize)
+    madvise_thp(p, map.value, total);
   c = map.value + before;
   m.set_head(c, (total - before - release_.mmap_hidden) | kIsMmapped);
   p.atomic_add(at(Shared::kMmappedMem), total - old_total);

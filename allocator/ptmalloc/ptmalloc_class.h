@@ -23,6 +23,7 @@
 #include "allocator/ptmalloc/bins.h"
 #include "allocator/ptmalloc/chunks.h"
 #include "allocator/ptmalloc/fatal.h"
+#include "allocator/ptmalloc/huge_pages.h"
 #include "allocator/ptmalloc/layout.h"
 #include "allocator/ptmalloc/places.h"
 #include "allocator/ptmalloc/release.h"
@@ -55,7 +56,11 @@ class Ptmalloc {
   // What a thread leaves behind: its cache is emptied and its arena let go.
   void thread_exit(P& p);
 
+  // The heap that holds a chunk of a thread arena.
+  [[nodiscard]] Addr heap_start(Addr chunk) const { return heap_of(chunk, huge_.heap_max); }
+
   // For tests and reports.
+  [[nodiscard]] const HugePages& huge() const { return huge_; }
   [[nodiscard]] const ReleaseProfile& release() const { return release_; }
   [[nodiscard]] const ArenaLayout& layout() const { return layout_; }
   [[nodiscard]] Addr main_arena_address() const { return main_; }
@@ -132,6 +137,11 @@ class Ptmalloc {
     bool ok = false;
   };
   Region more_core(const Arena<P>& av, std::uint64_t nb, std::uint64_t old_size);
+  [[nodiscard]] std::uint64_t break_growth(P& p, std::uint64_t size);
+  Region map_core(const Arena<P>& av, std::uint64_t nb, std::uint64_t old_size,
+                  std::uint64_t size, std::uint64_t least, std::uint64_t unit,
+                  unsigned flags);
+  void madvise_thp(P& p, Addr start, std::uint64_t size);
   void extend_main(const Arena<P>& av, Region region, Addr old_top, std::uint64_t old_size);
   void fence_old_top(const Arena<P>& av, Addr old_top, std::uint64_t old_size);
   bool grow_thread_arena(const Arena<P>& av, std::uint64_t nb);
@@ -139,7 +149,10 @@ class Ptmalloc {
 
   // Heaps of thread arenas (heap.h).
   Addr new_heap(P& p, std::uint64_t size, std::uint64_t top_pad);
-  Addr reserve_heap(P& p);
+  Addr new_heap_in(P& p, std::uint64_t size, std::uint64_t top_pad, std::uint64_t unit,
+                   unsigned flags);
+  Addr reserve_heap(P& p, unsigned flags);
+  [[nodiscard]] std::uint64_t unit_of(P& p, Addr heap) const;
   bool grow_heap(P& p, Addr heap, std::uint64_t more);
   bool shrink_heap(P& p, Addr heap, std::uint64_t less);
   void heap_trim(const Arena<P>& av);
@@ -159,6 +172,7 @@ class Ptmalloc {
 
   // Blocks with a mapping of their own (mmapped.h).
   Addr mmap_chunk(P& p, std::uint64_t nb);
+  Addr map_chunk(P& p, std::uint64_t nb, std::uint64_t unit, unsigned flags);
   void free_mmapped(P& p, Addr c, std::uint64_t head);
   void munmap_chunk(P& p, Addr c);
   bool mremap_chunk(P& p, Addr& c, std::uint64_t nb);
@@ -179,6 +193,7 @@ class Ptmalloc {
   const ReleaseProfile& release_;
   const ArenaLayout layout_;
   Settings settings_;
+  HugePages huge_;
   std::uint64_t max_fast_ = 128;  // largest chunk for a fastbin
   unsigned tcache_limit_ = 0;     // size classes in use
   Addr shared_ = 0;               // the words of Shared

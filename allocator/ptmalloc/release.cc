@@ -72,7 +72,19 @@ constexpr ReleaseProfile make_2_36() {
   r.title = "glibc 2.36 (2022), Debian 12";
   r.heaps_noreserve = true;
   r.mmap_fallback = MmapFallback::kSwapped;
+  r.huge_page_tunable = HugePageTunable::kHugetlb;
   r.costs = kCosts236;
+  return r;
+}
+
+// The series as first posted, on what was to be 2.35.
+constexpr ReleaseProfile make_rfc_2021() {
+  ReleaseProfile r = make_2_36();
+  r.name = "rfc-2021-thp_pagesize";
+  r.title = "glibc with the thp_pagesize series of August 2021";
+  r.heap_info_bytes = 32;
+  r.mmap_fallback = MmapFallback::kAtLeastMiB;
+  r.huge_page_tunable = HugePageTunable::kThpPagesize;
   return r;
 }
 
@@ -84,6 +96,7 @@ constexpr ReleaseProfile make_2_39() {
   r.mmap_fallback = MmapFallback::kAtLeastMiB;
   r.realloc_fit = ReallocFit::kKeepIfTight;
   r.memalign_cuts_to_tcache = false;
+  r.hugetlb_sets_threshold = true;
   return r;
 }
 
@@ -105,7 +118,22 @@ constexpr ReleaseProfile make_2_43() {
   r.malloc_state_bytes = 2112;
   r.mmap_overhead = 16;
   r.mmap_hidden = 16;
+  r.thp_in_always = true;
+  r.thp_heaps = ThpHeaps::kAdvisedFirst;
+  r.first_break_unknown = false;
+  r.advice_from_below = false;
+  r.mremap_advises = false;
+  r.hugetlb_sizes_heaps = false;
+  r.hugetlb_marks_blocks = true;
   r.costs = kCosts243;
+  return r;
+}
+
+constexpr ReleaseProfile make_2_43_aarch64() {
+  ReleaseProfile r = make_2_43();
+  r.name = "2.43-aarch64";
+  r.title = "glibc 2.43 (2026), AArch64: THP sizing by default";
+  r.thp_by_default = true;
   return r;
 }
 
@@ -115,12 +143,15 @@ constexpr ReleaseProfile make_2_44() {
   r.title = "glibc 2.44 (2026)";
   r.arena_limit = ArenaLimit::kOnePerCpu;
   r.tcache_from_unsorted = false;
+  r.thp_limit = std::uint64_t{32} << 20;
+  r.thp_heaps = ThpHeaps::kAdvisedEach;
   r.tcache_padded_twice = false;
   return r;
 }
 
-constexpr std::array kReleases = {make_2_23(), make_2_26(), make_2_36(),
-                                  make_2_39(), make_2_43(), make_2_44()};
+constexpr std::array kReleases = {make_2_23(),         make_2_26(), make_rfc_2021(),
+                                  make_2_36(),         make_2_39(), make_2_43(),
+                                  make_2_43_aarch64(), make_2_44()};
 
 }  // namespace
 

@@ -29,6 +29,14 @@ enum class ArenaLimit : std::uint8_t { kEightPerCpu, kOnePerCpu };
 // arguments swapped: the first is a multiple of 1 MiB, later ones are whole pages.
 enum class MmapFallback : std::uint8_t { kAtLeastMiB, kSwapped };
 
+// How huge pages are asked for: not at all; by the size of a THP, as the series of August
+// 2021 first had it; by glibc.malloc.hugetlb (2.35).
+enum class HugePageTunable : std::uint8_t { kNone, kThpPagesize, kHugetlb };
+// Thread heaps under hugetlb=1: as ever; begun and grown in units of the THP size, and
+// advised while smaller than one (2.43, 05a14648e9 and fa5d1b5419); advised whole at each
+// growth (2.44).
+enum class ThpHeaps : std::uint8_t { kNo, kAdvisedFirst, kAdvisedEach };
+
 // Instructions of a path without the kernel's, so that private work takes time in the
 // model. Sums of a malloc+free pair were counted with callgrind on x86-64 for 2.36, 2.41
 // and 2.43.
@@ -83,6 +91,24 @@ struct ReleaseProfile {
   std::uint64_t mmap_overhead = 8;
   std::uint64_t mmap_hidden = 0;
   ReallocFit realloc_fit = ReallocFit::kSplit;
+
+  HugePageTunable huge_page_tunable = HugePageTunable::kNone;
+  bool thp_in_always = false;   // hugetlb=1 sizes growth under THP=always, too (2.43)
+  bool thp_by_default = false;  // AArch64 (2.43): 2 MiB unless the tunable is set
+  std::uint64_t thp_limit = UINT64_MAX;  // larger THPs are left alone (2.44: 32 MiB)
+  ThpHeaps thp_heaps = ThpHeaps::kNo;
+  // The first growth takes the unknown break for 0, so that its end isn't aligned (to 2.42,
+  // 94ebcfc4f2).
+  bool first_break_unknown = true;
+  bool advice_from_below = true;  // it begins at the page that holds the start, not behind
+                                  // (to 2.42, 26e6e4d51e)
+  bool mremap_advises = true;     // whatever the block's old size (to 2.42)
+  // hugetlb >= 2: heaps are 4 pages large, at least 1 (to 2.41); the mmap threshold is the
+  // page's size (2.39, bc6d79f4ae); a block remembers its page's size, so that mremap and
+  // munmap are right (2.43, 921e251e8f).
+  bool hugetlb_sizes_heaps = true;
+  bool hugetlb_sets_threshold = false;
+  bool hugetlb_marks_blocks = false;
 
   bool init_at_start = false;             // before main, not in the first call (2.42)
   bool single_thread_path = true;         // no locks before there is a second thread (2.27)

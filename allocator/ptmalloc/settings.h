@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace faultline::alloc {
 
@@ -23,6 +24,9 @@ struct Settings {
   int tcache_count = -1;            // -1: the release's depth
   std::uint64_t tcache_max = 1032;  // largest user size kept
   unsigned perturb = 0;             // fill byte; 0: no filling
+  // 0: no huge pages; 1: THP by advice; 2: MAP_HUGETLB of the default size; or its size.
+  std::optional<std::uint64_t> hugetlb;  // not set: the release's default
+  std::uint64_t thp_pagesize = 0;  // the RFC's: 0: no; 1: the machine's size; or a size
 };
 
 // mallopt's parameters with their values in malloc.h.

@@ -3,6 +3,9 @@
 // When an arena has nothing left: a mapping for a large block, more break for the main
 // arena, more of its heap (or a new heap) for a thread arena.
 //
+// With hugetlb=1 the break moves to multiples of a huge page and what is large enough is
+// advised; with hugetlb >= 2 it never moves, and mappings of huge pages stand in for it.
+//
 // The main arena asks for the request plus top_pad; as long as the break is its own it
 // counts what top already has.  If someone else moved the break, old top is fenced off and
 // a second sbrk brings the end to a page boundary.  If the break can't move, a mapping
@@ -64,27 +67,69 @@ typename Ptmalloc<P>::Region Ptmalloc<P>::more_core(const Arena<P>& av, std::uin
   Region r;
   r.size = nb + settings_.top_pad + kMinSize;
   if (av.contiguous()) r.size -= old_size;
-  r.size = align_up(r.size, page(p));
-  if (static_cast<std::int64_t>(r.size) > 0) {
+  r.size = break_growth(p, r.size);
+  if (static_cast<std::int64_t>(r.size) > 0 && !huge_.hp_arenas) {
     const SysValue brk = p.sbrk(static_cast<std::int64_t>(r.size));
     if (brk.ok()) {
       r.start = brk.value;
       r.ok = true;
+      madvise_thp(p, r.start, r.size);
       return r;
     }
   }
-  const bool swapped = release_.mmap_fallback == MmapFallback::kSwapped;
-  if (av.contiguous()) r.size = align_up(r.size + old_size, swapped ? kMiB : page(p));
-  r.size = std::max(r.size, swapped ? page(p) : kMiB);
+  if (huge_.hp_arenas) {
+    const Region huge = map_core(av, nb, old_size, r.size, huge_.hp_pagesize,
+                                 huge_.hp_pagesize, huge_.hp_flags);
+    if (huge.ok) return huge;
+  }
+  if (release_.mmap_fallback == MmapFallback::kSwapped)
+    return map_core(av, nb, old_size, r.size, page(p), kMiB, 0);
+  return map_core(av, nb, old_size, r.size, kMiB, page(p), 0);
+}
+
+// A break that moves by `size` or a little more: to the end of a page, or of a huge one.
+template <Platform P>
+std::uint64_t Ptmalloc<P>::break_growth(P& p, std::uint64_t size) {
+  if (huge_.thp_pagesize == 0) return align_up(size, page(p));
+  const bool unknown =
+      release_.first_break_unknown && p.atomic_load(at(Shared::kSbrkBase)) == 0;
+  const Addr here = unknown ? 0 : p.sbrk(0).value;
+  return align_up(here + size, huge_.thp_pagesize) - here;
+}
+
+// sysmalloc_mmap_fallback: a mapping stands in for the break.  The arena has holes from now
+// on.
+template <Platform P>
+typename Ptmalloc<P>::Region Ptmalloc<P>::map_core(const Arena<P>& av, std::uint64_t nb,
+                                                   std::uint64_t old_size,
+                                                   std::uint64_t size, std::uint64_t least,
+                                                   std::uint64_t unit, unsigned flags) {
+  P& p = av.m.p;
+  Region r;
+  if (av.contiguous())
+    size = align_up(size + old_size, unit);
+  else if (flags != 0)
+    size = align_up(size, unit);
+  r.size = std::max(size, least);
   if (r.size <= nb) return r;
   const SysValue map = p.mmap(0, r.size, sys::kProtRead | sys::kProtWrite,
-                              sys::kMapPrivate | sys::kMapAnonymous);
+                              sys::kMapPrivate | sys::kMapAnonymous | flags);
   if (!map.ok()) return r;
+  if (flags == 0) madvise_thp(p, map.value, r.size);
   av.set_noncontiguous();
   r.start = map.value;
   r.end = map.value + r.size;
   r.ok = true;
   return r;
+}
+
+// What is at least as large as a huge page is advised, from its first page on.
+template <Platform P>
+void Ptmalloc<P>::madvise_thp(P& p, Addr start, std::uint64_t size) {
+  if (!huge_.advises || size < huge_.thp_pagesize) return;
+  const Addr from =
+      release_.advice_from_below ? align_down(start, page(p)) : align_up(start, page(p));
+  p.madvise(from, start + size - from, sys::kMadvHugepage);
 }
 
 // A region that doesn't continue top: becomes the new top, aligned; old top is fenced off.
@@ -101,7 +146,9 @@ void Ptmalloc<P>::extend_main(const Arena<P>& av, Region region, Addr old_top,
     const Addr wanted = region.start + region.size + correction;
     correction += align_up(wanted, page(p)) - wanted;
     SysValue brk = p.sbrk(static_cast<std::int64_t>(correction));
-    if (!brk.ok()) {
+    if (brk.ok()) {
+      madvise_thp(p, brk.value, correction);
+    } else {
       correction = 0;
       brk = p.sbrk(0);
     }
@@ -132,7 +179,7 @@ bool Ptmalloc<P>::grow_thread_arena(const Arena<P>& av, std::uint64_t nb) {
   const Chunks<P>& m = av.m;
   const Addr old_top = av.top();
   const std::uint64_t old_size = m.size(old_top);
-  const Addr heap = heap_of(old_top);
+  const Addr heap = heap_start(old_top);
   const std::uint64_t heap_size = m.word(heap + heap_info::kSize);
   const std::uint64_t more = kMinSize + nb - old_size;
   if (static_cast<std::int64_t>(more) > 0 && grow_heap(p, heap, more)) {

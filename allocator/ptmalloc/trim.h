@@ -9,15 +9,17 @@
 
 namespace faultline::alloc {
 
-// Lowers the break so that top keeps `pad` and less than a page more.
+// Lowers the break so that top keeps `pad` and less than a page (or huge page) more.
 template <Platform P>
 bool Ptmalloc<P>::systrim(const Arena<P>& av, std::uint64_t pad) {
+  if (huge_.hp_arenas) return false;  // there is no break
   P& p = av.m.p;
   const Frame frame(p, places::kSystrim);
   const Addr top = av.top();
   const std::uint64_t size = av.m.size(top);
   if (size <= kMinSize + 1 + pad) return false;
-  const std::uint64_t extra = align_down(size - kMinSize - 1 - pad, page(p));
+  const std::uint64_t unit = huge_.thp_pagesize != 0 ? huge_.thp_pagesize : page(p);
+  const std::uint64_t extra = align_down(size - kMinSize - 1 - pad, unit);
   if (extra == 0) return false;
   const SysValue before = p.sbrk(0);
   if (!before.ok() || before.value != top + size) return false;  // someone else's break

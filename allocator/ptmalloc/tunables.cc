@@ -15,6 +15,7 @@ struct Tunable {
   std::string_view name;
   std::uint64_t min, max;
   void (*set)(Settings&, std::uint64_t);
+  bool (*known_to)(const ReleaseProfile&) = [](const ReleaseProfile&) { return true; };
 };
 
 // Any of these four fixes the thresholds (do_set_*: mp_.no_dyn_threshold = 1).
@@ -22,11 +23,20 @@ void fix(Settings& s) {
   s.dynamic_threshold = false;
 }
 
+bool has_tcache(const ReleaseProfile& r) {
+  return r.tcache != TcacheCreation::kNever;
+}
+
 constexpr Tunable kTunables[] = {
     {"glibc.malloc.arena_max", 1, kNoLimit,
      [](Settings& s, std::uint64_t v) { s.arena_max = v; }},
     {"glibc.malloc.arena_test", 1, kNoLimit,
      [](Settings& s, std::uint64_t v) { s.arena_test = v; }},
+    {"glibc.malloc.hugetlb", 0, kNoLimit,
+     [](Settings& s, std::uint64_t v) { s.hugetlb = v; },
+     [](const ReleaseProfile& r) {
+       return r.huge_page_tunable == HugePageTunable::kHugetlb;
+     }},
     {"glibc.malloc.mmap_max", 0, kNoLimit,
      [](Settings& s, std::uint64_t v) {
        s.mmap_max = v;
@@ -41,9 +51,15 @@ constexpr Tunable kTunables[] = {
     {"glibc.malloc.perturb", 0, 255,
      [](Settings& s, std::uint64_t v) { s.perturb = static_cast<unsigned>(v); }},
     {"glibc.malloc.tcache_count", 0, 65535,
-     [](Settings& s, std::uint64_t v) { s.tcache_count = static_cast<int>(v); }},
+     [](Settings& s, std::uint64_t v) { s.tcache_count = static_cast<int>(v); },
+     has_tcache},
     {"glibc.malloc.tcache_max", 0, kNoLimit,
-     [](Settings& s, std::uint64_t v) { s.tcache_max = v; }},
+     [](Settings& s, std::uint64_t v) { s.tcache_max = v; }, has_tcache},
+    {"glibc.malloc.thp_pagesize", 0, kNoLimit,
+     [](Settings& s, std::uint64_t v) { s.thp_pagesize = v; },
+     [](const ReleaseProfile& r) {
+       return r.huge_page_tunable == HugePageTunable::kThpPagesize;
+     }},
     {"glibc.malloc.top_pad", 0, kNoLimit,
      [](Settings& s, std::uint64_t v) {
        s.top_pad = v;
@@ -85,7 +101,7 @@ std::string range(const Tunable& t) {
 }
 
 // One NAME=VALUE.
-void apply(std::string_view pair, TunablesResult& out) {
+void apply(std::string_view pair, const ReleaseProfile& release, TunablesResult& out) {
   const std::size_t equals = pair.find('=');
   const std::string name(pair.substr(0, equals));
   if (equals == std::string_view::npos || equals == 0 || equals + 1 == pair.size()) {
@@ -93,10 +109,13 @@ void apply(std::string_view pair, TunablesResult& out) {
     return;
   }
   const Tunable* const tunable = find(name);
-  if (tunable == nullptr) {
-    out.problem = "unknown tunable \"" + name + "\"";
+  if (tunable == nullptr || !tunable->known_to(release)) {
+    out.problem = tunable == nullptr
+                      ? "unknown tunable \"" + name + "\""
+                      : std::string(release.name) + " has no tunable \"" + name + "\"";
     out.unknown = name;
-    for (const Tunable& t : kTunables) out.accepted.emplace_back(t.name);
+    for (const Tunable& t : kTunables)
+      if (t.known_to(release)) out.accepted.emplace_back(t.name);
     return;
   }
   const std::string_view text = pair.substr(equals + 1);
@@ -111,11 +130,11 @@ void apply(std::string_view pair, TunablesResult& out) {
 
 }  // namespace
 
-TunablesResult parse_tunables(std::string_view text) {
+TunablesResult parse_tunables(std::string_view text, const ReleaseProfile& release) {
   TunablesResult out;
   while (!text.empty() && out.problem.empty()) {
     const std::size_t colon = text.find(':');
-    apply(text.substr(0, colon), out);
+    apply(text.substr(0, colon), release, out);
     text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
   }
   return out;

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "allocator/ptmalloc/release.h"
 #include "allocator/ptmalloc/settings.h"
 
 namespace faultline::alloc {
@@ -24,6 +25,8 @@ struct TunablesResult {
   std::string unknown;                // the unknown name
 };
 
-[[nodiscard]] TunablesResult parse_tunables(std::string_view text);
+// For that release: the later ones are unknown to the earlier releases.
+[[nodiscard]] TunablesResult parse_tunables(std::string_view text,
+                                            const ReleaseProfile& release);
 
 }  // namespace faultline::alloc

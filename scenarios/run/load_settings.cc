@@ -61,8 +61,9 @@ void read_switches(const Node& table, const std::string& prefix,
   }
 }
 
-alloc::Settings read_tunables(const Node& node) {
-  alloc::TunablesResult read = alloc::parse_tunables(as_text(node, "allocator.tunables"));
+alloc::Settings read_tunables(const Node& node, const std::string& release) {
+  alloc::TunablesResult read = alloc::parse_tunables(as_text(node, "allocator.tunables"),
+                                                     *alloc::find_release(release));
   if (read.problem.empty()) return read.settings;
   std::string hint = "write \"glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0\"";
   if (!read.unknown.empty()) hint = did_you_mean(read.unknown, read.accepted);
@@ -169,7 +170,7 @@ AllocatorSpec read_allocator(const Node& settings) {
     spec.release = decl.releases[as_choice(*release, "allocator.release", decl.releases,
                                            "release of " + spec.name)];
   if (const Node* tunables = table.find("tunables"))
-    spec.settings = read_tunables(*tunables);
+    spec.settings = read_tunables(*tunables, spec.release);
   return spec;
 }
 
