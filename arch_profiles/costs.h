@@ -58,6 +58,10 @@ enum class Confidence : std::uint8_t {
   X(memory_access, "one user access that hits the caches")                               \
   X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")
 
+// Time costs that a profile may leave out; zero then.
+#define FAULTLINE_OPTIONAL_COSTS(X) \
+  X(instruction, "one instruction of user code; if not given: one cycle")
+
 // Rates in bytes a second.
 #define FAULTLINE_RATE_COSTS(X)           \
   X(clear_rate, "clear_page on one core") \
@@ -78,6 +82,9 @@ struct Costs {
 #undef X
 #define X(name, text) std::uint64_t name = 0;
   FAULTLINE_RATE_COSTS(X)
+#undef X
+#define X(name, text) Duration name{};
+  FAULTLINE_OPTIONAL_COSTS(X)
 #undef X
 };
 

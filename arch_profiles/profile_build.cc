@@ -269,6 +269,12 @@ void read_costs(const Node& table, Profile& profile) {
 #define X(name, text) profile.costs.name = read(#name, Dimension::kRate);
   FAULTLINE_RATE_COSTS(X)
 #undef X
+#define X(name, text)               \
+  if (table.find(#name) != nullptr) \
+    profile.costs.name =            \
+        Duration::ps(static_cast<std::int64_t>(read(#name, Dimension::kTime)));
+  FAULTLINE_OPTIONAL_COSTS(X)
+#undef X
 }
 
 }  // namespace

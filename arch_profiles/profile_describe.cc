@@ -133,6 +133,13 @@ std::string costs(const Profile& p) {
                                    Dimension::kTime));
   FAULTLINE_TIME_COSTS(X)
 #undef X
+#define X(name, text)                                                                     \
+  if (p.cost_sources.contains(#name))                                                     \
+    out += cost_line(p, #name, text,                                                      \
+                     format_quantity(static_cast<std::uint64_t>(p.costs.name.count_ps()), \
+                                     Dimension::kTime));
+  FAULTLINE_OPTIONAL_COSTS(X)
+#undef X
 #define X(name, text) \
   out += cost_line(p, #name, text, format_quantity(p.costs.name, Dimension::kRate));
   FAULTLINE_RATE_COSTS(X)

@@ -12,7 +12,7 @@ namespace {
 
 const std::vector<std::string> kCostNames = {
 #define X(name, text) #name,
-    FAULTLINE_TIME_COSTS(X) FAULTLINE_RATE_COSTS(X)
+    FAULTLINE_TIME_COSTS(X) FAULTLINE_OPTIONAL_COSTS(X) FAULTLINE_RATE_COSTS(X)
 #undef X
 };
 

@@ -49,8 +49,11 @@ SysValue answer(const kernel::SysResult<kernel::VirtAddr>& r) {
 ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options)
     : process_(process), options_(options), facts_(facts_of(process.kernel())) {
   constexpr std::uint64_t kPsPerSecond = 1'000'000'000'000;
-  const std::uint64_t hz = process.kernel().profile().cpu_hz;
-  if (hz != 0) ps_per_instruction_ = (kPsPerSecond << 16) / hz;
+  const arch::Profile& profile = process.kernel().profile();
+  if (const std::int64_t given = profile.costs.instruction.count_ps(); given != 0)
+    ps_per_instruction_ = static_cast<std::uint64_t>(given) << 16;
+  else if (profile.cpu_hz != 0)
+    ps_per_instruction_ = (kPsPerSecond << 16) / profile.cpu_hz;
   process.on_discard = [this](kernel::Range r) { window_.discard(r.start.v, r.end.v); };
   process.on_move = [this](kernel::VirtAddr from, kernel::VirtAddr to,
                            std::uint64_t bytes) { window_.move(from.v, to.v, bytes); };

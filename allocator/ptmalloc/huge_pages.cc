@@ -39,7 +39,8 @@ void use_default_thp(const PlatformFacts& facts, HugePages& out) {
 void use_hugetlb(const PlatformFacts& facts, const ReleaseProfile& release,
                  std::uint64_t value, HugePages& out) {
   const std::uint64_t size = value == kDefaultSize ? facts.hugetlb_default : value;
-  if (size == 0 || std::ranges::find(facts.hugetlb_sizes, size) == facts.hugetlb_sizes.end())
+  if (size == 0 ||
+      std::ranges::find(facts.hugetlb_sizes, size) == facts.hugetlb_sizes.end())
     return;
   out.hp_pagesize = size;
   out.hp_flags = sys::kMapHugetlb | static_cast<unsigned>(std::countr_zero(size))

@@ -32,7 +32,7 @@ struct HugePages {
   std::uint64_t heap_unit;  // thread heaps without MAP_HUGETLB grow by multiples of it
 };
 
-[[nodiscard]] HugePages huge_pages(const PlatformFacts& facts, const ReleaseProfile& release,
-                                   const Settings& settings);
+[[nodiscard]] HugePages huge_pages(const PlatformFacts& facts,
+                                   const ReleaseProfile& release, const Settings& settings);
 
 }  // namespace faultline::alloc

@@ -27,6 +27,13 @@ std::vector<CostNote> cost_notes(const arch::Profile& profile) {
                      Dimension::kTime));
   FAULTLINE_TIME_COSTS(X)
 #undef X
+#define X(name, text)                                                             \
+  if (profile.cost_sources.contains(#name))                                       \
+    all.push_back(note(profile, #name,                                            \
+                       static_cast<std::uint64_t>(profile.costs.name.count_ps()), \
+                       Dimension::kTime));
+  FAULTLINE_OPTIONAL_COSTS(X)
+#undef X
 #define X(name, text) \
   all.push_back(note(profile, #name, profile.costs.name, Dimension::kRate));
   FAULTLINE_RATE_COSTS(X)

@@ -18,6 +18,18 @@ constexpr ParamDecl kMallocstress[] = {
     {"maxptrs", ParamType::kCount, 50, 1, 1000, "most blocks in one round (MAXPTRS)"},
 };
 
+// libstdc++ 12 gives reserve(10'000'000) the first prime of its table that is as large.
+constexpr ParamDecl kHugepages[] = {
+    {"elements", ParamType::kCount, 10'000'000, 1, std::int64_t{1} << 40,
+     "keys inserted: 0, 1, 2 …"},
+    {"buckets", ParamType::kCount, 10'352'717, 1, std::int64_t{1} << 40,
+     "of the array, 8 bytes each"},
+    {"brk_shift", ParamType::kBytes, 0, 0, std::int64_t{1} << 30,
+     "how much higher the break starts (a multiple of the page), as randomisation would "
+     "have it"},
+};
+constexpr CountDecl kHugepagesCounts[] = {{"inserted", "keys inserted"}};
+
 constexpr std::string_view kAccess[] = {"write", "read"};
 constexpr ParamDecl kTouch[] = {
     {"map", ParamType::kBytes, std::int64_t{1} << 30, 1, std::int64_t{1} << 46,
@@ -36,6 +48,10 @@ constexpr CountDecl kMallocstressCounts[] = {
 constexpr CountDecl kTouchCounts[] = {{"touches", "bytes touched"}};
 
 constexpr WorkloadDecl kAll[] = {
+    {"hugepages",
+     "fill a std::unordered_map and destroy it: the test program of glibc's huge page "
+     "series",
+     true, kHugepages, kHugepagesCounts},
     {"mallocstress",
      "LTP's mallocstress: threads allocate blocks of growing size, write one word each, "
      "free them",

@@ -3,6 +3,7 @@
 // From a workload's name to its code, for any platform and allocator.
 #pragma once
 
+#include "scenarios/workloads/hugepages.h"
 #include "scenarios/workloads/mallocstress.h"
 #include "scenarios/workloads/touch.h"
 #include "scenarios/workloads/workload.h"
@@ -13,6 +14,7 @@ namespace faultline::workloads {
 template <alloc::ThreadedPlatform P, typename Allocator>
 Outcome run(P& p, Allocator& allocator, const Params& params, Progress& progress) {
   const std::string_view name = params.decl().name;
+  if (name == "hugepages") return hugepages(p, allocator, params, progress);
   if (name == "mallocstress") return mallocstress(p, allocator, params, progress);
   if (name == "touch") return touch(p, params);
   FAULTLINE_CHECK(!"a workload that is declared but not dispatched");

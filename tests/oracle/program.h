@@ -19,7 +19,7 @@
 namespace faultline::oracle {
 
 inline constexpr std::uint64_t kWindowStart =
-    0x10'0000'0000;                                         // 64 GiB: nothing else is near
+    0x2000'0000'0000;  // nothing else is near, nor what address sanitizer takes
 inline constexpr std::uint64_t kWindowBytes = 32ull << 20;  // 16 PMDs of 2 MiB
 inline constexpr unsigned kMaxProcs = 3;
 
