@@ -24,9 +24,13 @@ constexpr ParamDecl kHugepages[] = {
      "keys inserted: 0, 1, 2 …"},
     {"buckets", ParamType::kCount, 10'352'717, 1, std::int64_t{1} << 40,
      "of the array, 8 bytes each"},
+    {"startup_pages", ParamType::kCount, 126, 0, 1'000'000,
+     "pages that loader and libraries touch before main (126: Debian 12, x86-64)"},
     {"brk_shift", ParamType::kBytes, 0, 0, std::int64_t{1} << 30,
      "how much higher the break starts (a multiple of the page), as randomisation would "
      "have it"},
+    {"mmap_shift", ParamType::kBytes, 0, 0, std::int64_t{1} << 40,
+     "how much lower mappings start, likewise"},
 };
 constexpr CountDecl kHugepagesCounts[] = {{"inserted", "keys inserted"}};
 

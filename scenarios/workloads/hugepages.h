@@ -22,6 +22,7 @@ namespace faultline::workloads {
 namespace hugepages_places {
 inline constexpr alloc::Place kInsert{"try_emplace"};
 inline constexpr alloc::Place kReserve{"reserve"};
+inline constexpr alloc::Place kStart{"_dl_start"};
 inline constexpr alloc::Place kDestroy{"~unordered_map"};
 }  // namespace hugepages_places
 
@@ -64,7 +65,8 @@ class HashMap {
     p_.template store<Addr>(before_begin_, node);
     // The hash isn't kept: the bucket of the node that was first is found from its key.
     if (first != 0)
-      p_.template store<Addr>(bucket_of(p_.template load<std::uint64_t>(first + kKey)), node);
+      p_.template store<Addr>(bucket_of(p_.template load<std::uint64_t>(first + kKey)),
+                              node);
     p_.template store<Addr>(bucket, before_begin_);
     return true;
   }
@@ -101,13 +103,38 @@ class HashMap {
   std::uint64_t count_ = 0;
 };
 
+// What randomisation of the address space would do: the break starts higher, and the first
+// mapping lies lower.
+template <alloc::Platform P>
+void shift_layout(P& p, const Params& params) {
+  if (const auto shift = params.number("brk_shift"); shift != 0) p.sbrk(shift);
+  if (const auto shift = params.bytes("mmap_shift"); shift != 0)
+    p.mmap(0, shift, alloc::sys::kProtNone,
+           alloc::sys::kMapPrivate | alloc::sys::kMapAnonymous);
+}
+
+// What comes before main: the loader and the libraries touch so many pages, in base pages.
+template <alloc::Platform P>
+void start_program(P& p, std::uint64_t pages) {
+  if (pages == 0) return;
+  const typename P::Frame frame(p, hugepages_places::kStart);
+  const std::uint64_t bytes = pages * p.facts().page_size;
+  const alloc::SysValue area =
+      p.mmap(0, bytes, alloc::sys::kProtRead | alloc::sys::kProtWrite,
+             alloc::sys::kMapPrivate | alloc::sys::kMapAnonymous);
+  if (!area.ok()) return;
+  p.madvise(area.value, bytes, alloc::sys::kMadvNohugepage);
+  p.touch(area.value, bytes, alloc::Touch::kWrite);
+}
+
 template <alloc::Platform P, typename Allocator>
 Outcome hugepages(P& p, Allocator& heap, const Params& params, Progress& progress) {
   constexpr std::uint64_t kEmergencyPool = 72'704;  // of libstdc++, when the program starts
   constexpr std::uint64_t kStep = 1 << 16;
   Outcome out;
   const auto elements = static_cast<std::uint64_t>(params.number("elements"));
-  if (const auto shift = params.number("brk_shift"); shift != 0) p.sbrk(shift);
+  start_program(p, params.bytes("startup_pages"));
+  shift_layout(p, params);
   progress.total = elements;
   HashMap<P, Allocator> map(p, heap);
   bool room = heap.malloc(p, kEmergencyPool) != 0 &&

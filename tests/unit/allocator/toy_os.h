@@ -40,6 +40,7 @@ class ToyProcess {
 
   std::uint64_t largest_map = UINT64_MAX;  // a larger mmap is refused
   std::uint64_t largest_brk = UINT64_MAX;  // as is a break farther from its start
+  bool hugetlb_pool = false;               // MAP_HUGETLB has pages
   bool multi_threaded = false;
   Addr mmap_top;
   std::uint64_t faults = 0;  // first touches of a page
@@ -136,6 +137,7 @@ class ToyThread {
     if (length == 0) return {0, sys::kEINVAL};
     if (bytes > os.largest_map || bytes < length || bytes > os.mmap_top)
       return {0, sys::kENOMEM};
+    if ((flags & sys::kMapHugetlb) != 0 && !os.hugetlb_pool) return {0, sys::kENOMEM};
     Addr at = hint;
     if ((flags & sys::kMapFixed) != 0)
       os.unmap(at, at + bytes);

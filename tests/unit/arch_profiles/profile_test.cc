@@ -22,7 +22,7 @@ std::string message(std::string_view machine, std::string_view profile = "arm64-
 
 TEST(Profiles, EveryBuiltInProfileIsPossible) {
   const auto names = list_profiles();
-  EXPECT_EQ(names.size(), 16u);
+  EXPECT_GE(names.size(), 16u);
   for (const std::string& name : names) {
     const Profile p = load_profile(name);
     EXPECT_EQ(p.name, name);
