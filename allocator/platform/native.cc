@@ -205,7 +205,7 @@ void Native::run_threads(unsigned count, void (*body)(Native&, unsigned, void*),
   const SysValue map = mmap(0, bytes, sys::kProtRead | sys::kProtWrite,
                             sys::kMapPrivate | sys::kMapAnonymous);
   if (!map.ok()) std::abort();
-  auto* const workers = reinterpret_cast<Worker*>(map.value);
+  auto* const workers = std::bit_cast<Worker*>(map.value);
   for (unsigned i = 0; i < count; ++i) {
     workers[i].crew = &crew;
     workers[i].index = i;

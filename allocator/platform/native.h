@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -115,7 +116,7 @@ class Native {
   void lock(Lock& lock) { lock.lock(); }
   bool try_lock(Lock& lock) { return lock.try_lock(); }
   void unlock(Lock& lock) { lock.unlock(); }
-  Lock& lock_at(Addr at, const char* /*name*/) { return *reinterpret_cast<Lock*>(at); }
+  Lock& lock_at(Addr at, const char* /*name*/) { return *std::bit_cast<Lock*>(at); }
 
   ThreadWords& thread_words() { return words_; }
   [[nodiscard]] bool multi_threaded() const {
@@ -126,9 +127,9 @@ class Native {
   void run_threads(unsigned count, void (*body)(Native&, unsigned, void*), void* arg);
 
  private:
-  static std::byte* pointer(Addr at) { return reinterpret_cast<std::byte*>(at); }
+  static std::byte* pointer(Addr at) { return std::bit_cast<std::byte*>(at); }
   static std::atomic_ref<std::uint64_t> word(Addr at) {
-    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at));
+    return std::atomic_ref<std::uint64_t>(*std::bit_cast<std::uint64_t*>(at));
   }
 
   NativeProcess& process_;

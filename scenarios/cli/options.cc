@@ -83,7 +83,7 @@ std::vector<std::string> texts_of(const po::variables_map& values, const char* n
 
 std::string text_of(const po::variables_map& values, const char* name) {
   if (values.count(name) == 0) return "";
-  const std::string text = values[name].as<std::string>();
+  std::string text = values[name].as<std::string>();
   if (text.empty()) complain("option \"--" + std::string(name) + "\" needs a value");
   return text;
 }

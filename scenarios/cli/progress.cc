@@ -42,18 +42,19 @@ struct ProgressBar::Watcher {
 ProgressBar::ProgressBar(const scenario::ProgressList& progress) {
   if (::isatty(STDERR_FILENO) == 0) return;
   watcher_ = std::make_unique<Watcher>();
-  watcher_->thread = std::jthread([w = watcher_.get(), &progress](std::stop_token stop) {
-    using namespace std::chrono_literals;
-    std::unique_lock lock(w->mutex);
-    bool drawn = false;
-    for (auto pause = 1000ms; !stop.stop_requested(); pause = 100ms) {
-      w->stopped.wait_for(lock, stop, pause, [] { return false; });
-      if (stop.stop_requested()) break;
-      draw(fraction(progress));
-      drawn = true;
-    }
-    if (drawn) std::fprintf(stderr, "\r%*s\r", static_cast<int>(kCells) + 9, "");
-  });
+  watcher_->thread =
+      std::jthread([w = watcher_.get(), &progress](const std::stop_token& stop) {
+        using namespace std::chrono_literals;
+        std::unique_lock lock(w->mutex);
+        bool drawn = false;
+        for (auto pause = 1000ms; !stop.stop_requested(); pause = 100ms) {
+          w->stopped.wait_for(lock, stop, pause, [] { return false; });
+          if (stop.stop_requested()) break;
+          draw(fraction(progress));
+          drawn = true;
+        }
+        if (drawn) std::fprintf(stderr, "\r%*s\r", static_cast<int>(kCells) + 9, "");
+      });
 }
 
 ProgressBar::~ProgressBar() = default;  // the thread stops and is joined

@@ -3,6 +3,7 @@
 // kernel, and ptmalloc in the model.  One item is one pair.
 #include <benchmark/benchmark.h>
 
+#include <bit>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -19,7 +20,7 @@ namespace {
 // What all three offer.
 struct System {
   static Addr malloc(std::uint64_t n) { return reinterpret_cast<Addr>(std::malloc(n)); }
-  static void free(Addr a) { std::free(reinterpret_cast<void*>(a)); }
+  static void free(Addr a) { std::free(std::bit_cast<void*>(a)); }
 };
 template <typename P>
 struct Ours {

@@ -60,8 +60,10 @@ TEST(MustFail, EachScenarioIsRefusedWithItsMessage) {
   EXPECT_GE(names.size(), 25u);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
-    const std::string said = message(kFolder + "/" + name + ".toml");
-    const std::string expected = kFolder + "/" + name + ".expected";
+    std::string base = kFolder;
+    base.append("/").append(name);
+    const std::string said = message(base + ".toml");
+    const std::string expected = base + ".expected";
     if (std::getenv("FAULTLINE_APPROVE") != nullptr) std::ofstream(expected) << said;
     EXPECT_EQ(said, text_of(expected));
     EXPECT_NE(said, "accepted\n");

@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -92,8 +93,8 @@ long make_call(const Op& op) {
 
 // Without address sanitizer's look at its shadow, which faults, too.
 __attribute__((no_sanitize("address", "undefined"))) void touch(const Op& op) {
-  volatile unsigned char* p =
-      reinterpret_cast<unsigned char*>((kWindowStart + op.off) & ~std::uint64_t{4095});
+  auto* const p = std::bit_cast<volatile unsigned char*>((kWindowStart + op.off) &
+                                                         ~std::uint64_t{4095});
   if (op.call == Call::kWrite)
     *p = op.value;
   else
@@ -333,7 +334,7 @@ class Live final : public Side {
     for (std::size_t done = 0; done < at.size();) {
       const std::size_t n = std::min<std::size_t>(at.size() - done, remote.size());
       for (std::size_t i = 0; i < n; ++i)
-        remote[i] = {reinterpret_cast<void*>(at[done + i]), 1};
+        remote[i] = {std::bit_cast<void*>(at[done + i]), 1};
       struct iovec local = {bytes.data() + done, n};
       if (::process_vm_readv(pid, &local, 1, remote.data(), n, 0) !=
           static_cast<ssize_t>(n))

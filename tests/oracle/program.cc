@@ -251,7 +251,7 @@ bool known_name(const std::string& name) {
 }
 
 std::string to_text(const Op& op) {
-  const std::string head =
+  std::string head =
       fmt::format("p{} {}", op.proc, name_of(static_cast<unsigned long>(op.call), kCalls));
   switch (op.call) {
     case Call::kExit:

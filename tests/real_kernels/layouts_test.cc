@@ -49,10 +49,9 @@ std::map<std::string, Recorded> read_layouts() {
       text = line == "LAY maps"     ? &now->maps
              : line == "LAY status" ? &now->status
                                     : nullptr;
-    } else if (text == &now->maps) {
-      *text += line + "\n";
-    } else if (text != nullptr && (line.starts_with("Vm") || line.starts_with("Rss") ||
-                                   line.starts_with("Huge"))) {
+    } else if (text == &now->maps ||
+               (text != nullptr && (line.starts_with("Vm") || line.starts_with("Rss") ||
+                                    line.starts_with("Huge")))) {
       *text += line + "\n";
     }
   }

@@ -141,8 +141,8 @@ class Relative {
         return "madvise " + place(c.addr) + " " + size + " " + std::to_string(c.extra) +
                failed;
       case SysName::kMremap: {
-        const std::string text = "mremap " + place(c.addr) + " " + size + " to " +
-                                 std::to_string(c.extra) + failed;
+        std::string text = "mremap " + place(c.addr) + " " + size + " to " +
+                           std::to_string(c.extra) + failed;
         const Map moved = maps_[c.addr];
         maps_.erase(c.addr);
         maps_[c.result] = {moved.number, c.extra};

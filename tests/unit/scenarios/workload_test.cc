@@ -100,7 +100,7 @@ static_assert(alloc::ThreadedPlatform<CountingPlatform>);
 
 Outcome stress(CountingPlatform& p, CountingAllocator& a, const Params& params) {
   Progress progress;
-  const Outcome out = mallocstress(p, a, params, progress);
+  Outcome out = mallocstress(p, a, params, progress);
   EXPECT_EQ(progress.done, progress.total);
   return out;
 }

@@ -15,7 +15,7 @@ namespace {
 
 using namespace time_literals;
 
-std::string at(std::string what, Time t) {
+std::string at(const std::string& what, Time t) {
   return what + "@" + std::to_string(t.since_start().count_ps() / 1000);
 }
 

@@ -72,8 +72,8 @@ TEST(Histogram, Percentiles) {
   EXPECT_EQ(h.count(), 1000u);
   EXPECT_EQ(h.sum(), 500'500u);
   EXPECT_EQ(h.min(), 1u);
-  EXPECT_NEAR(static_cast<double>(h.at_most(50, 100)), 500, 500 / 16);
-  EXPECT_NEAR(static_cast<double>(h.at_most(99, 100)), 990, 990 / 16);
+  EXPECT_NEAR(static_cast<double>(h.at_most(50, 100)), 500, 500.0 / 16);
+  EXPECT_NEAR(static_cast<double>(h.at_most(99, 100)), 990, 990.0 / 16);
   EXPECT_EQ(h.at_most(1, 1), 1000u);
 }
 
