@@ -55,6 +55,9 @@ enum class Confidence : std::uint8_t {
   X(wakeup_latency, "from wake-up to running on an idle CPU")                            \
   X(timer_slack, "added to each sleep: PR_SET_TIMERSLACK, hrtimer and idle exit")        \
   X(clone_base, "clone of a thread")                                                     \
+  X(lru_scan_page, "one page that reclaim looks at: off the LRU, rmap walk, references") \
+  X(migrate_page, "one base page moved by compaction, without copying its bytes")        \
+  X(compact_scan_page, "one page frame that a scanner of compaction steps over")         \
   X(memory_access, "one user access that hits the caches")                               \
   X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")
 

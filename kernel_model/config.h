@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/locks.h"
+#include "sim/time.h"
 
 namespace faultline::kernel {
 
@@ -40,6 +41,24 @@ enum class CowReuse : std::uint8_t { kMapcount, kRefcount, kExclusive };
 // Per-CPU page lists: order 0 with batch 31 (4 KiB pages), the same with batch 63, or
 // orders 0-3 and the pageblock order with sizes from the low watermark.
 enum class PcpRules : std::uint8_t { k4_15, k4_19, k5_14 };
+
+// Which shared anonymous and tmpfs mappings get huge pages (shmem_enabled).
+enum class ShmemEnabled : std::uint8_t {
+  kAlways,
+  kWithinSize,
+  kAdvise,
+  kNever,
+  kDeny,
+  kForce
+};
+
+// hugepagesz= and hugepages= at boot, and nr_overcommit_hugepages.
+struct HugetlbSetting {
+  std::uint64_t size = 0;                    // bytes
+  std::uint64_t pages = 0;                   // spread over the nodes
+  std::vector<std::uint64_t> pages_of_node;  // or so many on each
+  std::uint64_t overcommit = 0;
+};
 
 struct KernelConfig {
   std::string preset;  // "4.15"
@@ -101,6 +120,25 @@ struct KernelConfig {
       262'144;  // of the derived value, before it is raised for THP
   unsigned watermark_scale_factor = 10;  // key: sysctl.vm.watermark_scale_factor
   unsigned lru_batch = 15;  // PAGEVEC_SIZE: pages that wait per CPU for the LRU
+  // Reclaim.
+  bool anon_starts_active = false;   // key: phys.anon_starts_active (before 5.9): new
+                                     // anonymous pages go on the active list
+  unsigned swappiness = 60;          // key: sysctl.vm.swappiness
+  unsigned page_cluster = 3;         // key: sysctl.vm.page_cluster: log2 of swap read-ahead
+  unsigned extfrag_threshold = 500;  // key: sysctl.vm.extfrag_threshold
+  bool compaction = true;            // key: phys.compaction (CONFIG_COMPACTION)
+  std::uint64_t swap_size = 0;       // key: swap.size
+  Duration swap_read = Duration::us(90), swap_write = Duration::us(25);  // of one page
+  std::uint64_t memcg_max =
+      0;  // key: memcg.max: memory.max of the program's cgroup; 0: none
+  // Files and hugetlb.
+  ShmemEnabled shmem_enabled = ShmemEnabled::kNever;
+  std::uint64_t fault_around_bytes = 65536;
+  std::uint64_t read_ahead_bytes = 131'072;
+  Duration disk_read = Duration::us(100);     // latency of one read from a file's device
+  std::vector<HugetlbSetting> hugetlb_pools;  // key: hugetlb.pools
+  std::uint64_t nr_hugepages = 0;             // key: sysctl.vm.nr_hugepages: default size
+  std::uint64_t nr_overcommit_hugepages = 0;
 };
 
 }  // namespace faultline::kernel

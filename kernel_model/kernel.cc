@@ -43,6 +43,7 @@ Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig&
   for (std::size_t node = 0; node < profile_.nodes.size(); ++node)
     bandwidth_.push_back(
         std::make_unique<SharedBandwidth>(engine, profile_.costs.node_bandwidth));
+  hugetlb_->boot();
 }
 
 Kernel::~Kernel() = default;

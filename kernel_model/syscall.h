@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -16,11 +17,19 @@
 
 namespace faultline::kernel {
 
+class File;  // kernel_model/mm/page_cache.h
 class Process;
 
 // mmap(2) of anonymous memory.  `length` in bytes, need not be a multiple of the page size.
 SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint,
                              std::uint64_t length, unsigned prot, unsigned flags);
+// mmap(2) of a file; without one, of anonymous memory.
+SysResult<VirtAddr> sys_mmap_file(Task& task, Process& process, VirtAddr hint,
+                                  std::uint64_t length, unsigned prot, unsigned flags,
+                                  std::shared_ptr<File> file, std::uint64_t offset);
+// pwrite(2): the pages are in the cache afterwards.  Answers the bytes written.
+SysResult<std::uint64_t> sys_pwrite(Task& task, Process& process, File& file,
+                                    std::uint64_t offset, std::uint64_t length);
 SysStatus sys_munmap(Task& task, Process& process, VirtAddr start, std::uint64_t length);
 SysStatus sys_mprotect(Task& task, Process& process, VirtAddr start, std::uint64_t length,
                        unsigned prot);

@@ -3,8 +3,7 @@
 // Faults that map or write one base page.
 //
 // Stands for: handle_pte_fault(), do_anonymous_page(), do_wp_page(), wp_page_copy()
-// (mm/memory.c, v4.15-6.18).  Model: a page of a private file mapping is always in the page
-// cache.
+// (mm/memory.c, v4.15-6.18).
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mm_shared.h"
@@ -19,7 +18,6 @@ namespace {
 
 constexpr Centre kDoAnonymousPage{"do_anonymous_page", true};
 constexpr Centre kDoWpPage{"do_wp_page", true};
-constexpr Centre kDoFault{"do_fault", true};
 
 // alloc_zeroed_user_highpage_movable(), alloc_page_vma(): a base page of the task's node,
 // or another's.
@@ -114,14 +112,6 @@ FaultResult do_anonymous_page(Fault& fault, Table& pmd) {
   return FaultResult::kDone;
 }
 
-// do_read_fault() of a private file mapping whose page is cached.  Model: no fault-around.
-FaultResult map_file_page(Fault& fault, Table& table) {
-  Ptl lock(fault.task, fault.pages, table.page);
-  if (set_if_none(fault, table, Pte::leaf(Pfn{0}, fault.page_bits() | Pte::kFile)))
-    fault.pages.rss_stat().add_fast(fault.task, RssKind::kFile, 1);
-  return FaultResult::kDone;
-}
-
 // The page under `old` may be written where it is: nobody else has it.
 bool can_reuse(Fault& fault, Pte old) {
   if (!old.maps_anon()) return false;
@@ -134,44 +124,20 @@ bool can_reuse(Fault& fault, Pte old) {
   return kernel.phys().page(compound_head(kernel, old.pfn())).refcount == 1;
 }
 
-// wp_page_copy(): a page of the mm's own takes the place of the zero page, a file's or a
-// shared one.
-FaultResult wp_page_copy(Fault& fault, Table& table, Pte old) {
-  PageTables& pages = fault.pages;
-  if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
-  const auto page = alloc_base_page(fault);
-  if (!page) return FaultResult::kOom;
-  const std::uint64_t size = pages.geometry().page_size();
-  if (old.none() || old.zero_page())
-    clear_pages(fault.task, fault.kernel, *page, size);
-  else
-    copy_pages(fault.task, fault.kernel, old.pfn(), *page, size);
-  Ptl lock(fault.task, pages, table.page);
-  PageTableTree& tree = pages.tree();
-  if (tree.find_pte_table(fault.at) != &table ||
-      tree.get(table, fault.at).raw() != old.raw()) {
-    lock.unlock();
-    free_unmapped(fault, *page);
-    return FaultResult::kDone;
-  }
-  tree.set(table, fault.at, Pte::leaf(*page, anon_bits(fault)));
-  page_add_new_anon_rmap(fault.kernel, *page);
-  if (fault.locked()) mark_mlocked(fault.kernel, *page, true);
-  fault.task.charge(pages.costs().pte_set);
-  if (old.present()) flush_tlb_range(fault.task, pages);  // ptep_clear_flush_notify()
+// Under the PTE's lock: what `old` mapped is mapped here no longer.
+void drop_old_page(Fault& fault, Pte old) {
+  RssStat& rss = fault.pages.rss_stat();
   if (old.maps_anon()) {
     page_remove_rmap_pte(fault.kernel, old.pfn());
     if (fault.locked())
       mark_mlocked(fault.kernel, compound_head(fault.kernel, old.pfn()), false);
-  } else {
-    pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
-    if (old.has(Pte::kFile)) pages.rss_stat().add_fast(fault.task, RssKind::kFile, -1);
+    return;
   }
-  lock.unlock();
-  if (!old.maps_anon()) return FaultResult::kDone;
-  fault.task.sync();
-  put_page(fault.kernel, old.pfn(), fault.task.cpu());
-  return FaultResult::kDone;
+  rss.add_fast(fault.task, RssKind::kAnon, 1);
+  if (!old.has(Pte::kFile)) return;
+  const bool shmem = old.maps_file() && is_shmem_page(fault.kernel, old.pfn());
+  rss.add_fast(fault.task, shmem ? RssKind::kShmem : RssKind::kFile, -1);
+  if (old.maps_file()) page_remove_file_rmap(fault.kernel, old.pfn());
 }
 
 FaultResult do_wp_page(Fault& fault, Table& table, Pte old) {
@@ -182,6 +148,11 @@ FaultResult do_wp_page(Fault& fault, Table& table, Pte old) {
     if (tree.find_pte_table(fault.at) != &table ||
         tree.get(table, fault.at).raw() != old.raw())
       return FaultResult::kDone;
+    if ((fault.vma.vm_flags & VM_SHARED) != 0) {  // wp_page_shared()
+      tree.set(table, fault.at, old.with(Pte::kWrite | Pte::kDirty | Pte::kYoung));
+      fault.task.charge(fault.pages.costs().pte_set);
+      return FaultResult::kDone;
+    }
     if (can_reuse(fault, old)) {
       piece_of(fault.kernel, old.pfn()).flags |= Page::kAnonExclusive;
       tree.set(table, fault.at, old.with(Pte::kWrite | Pte::kDirty | Pte::kYoung));
@@ -189,7 +160,8 @@ FaultResult do_wp_page(Fault& fault, Table& table, Pte old) {
       return FaultResult::kDone;
     }
   }
-  return wp_page_copy(fault, table, old);
+  const bool no_page = old.zero_page() || (old.has(Pte::kFile) && !old.maps_file());
+  return wp_page_copy(fault, table, old, no_page ? std::nullopt : std::optional(old.pfn()));
 }
 
 // ptep_set_access_flags(): the fault was for the accessed or dirty bit, or another thread's
@@ -206,17 +178,38 @@ FaultResult set_access_flags(Fault& fault, Table& table, Pte old) {
   return FaultResult::kDone;
 }
 
-// do_fault(): a private file mapping; a write copies at once (do_cow_fault()).
-FaultResult do_fault(Fault& fault) {
-  Scope scope(fault.task, kDoFault);
-  Table* table =
-      fault.pages.alloc_tables_to(fault.task, fault.at, fault.pages.tree().pte_level());
-  if (table == nullptr) return FaultResult::kOom;
-  if (!fault.write()) return map_file_page(fault, *table);
-  return wp_page_copy(fault, *table, Pte{});
-}
-
 }  // namespace
+
+FaultResult wp_page_copy(Fault& fault, Table& table, Pte old, std::optional<Pfn> source) {
+  PageTables& pages = fault.pages;
+  if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
+  const auto page = alloc_base_page(fault);
+  if (!page) return FaultResult::kOom;
+  const std::uint64_t size = pages.geometry().page_size();
+  if (source)
+    copy_pages(fault.task, fault.kernel, *source, *page, size);
+  else
+    clear_pages(fault.task, fault.kernel, *page, size);
+  Ptl lock(fault.task, pages, table.page);
+  PageTableTree& tree = pages.tree();
+  if (tree.find_pte_table(fault.at) != &table ||
+      tree.get(table, fault.at).raw() != old.raw()) {
+    lock.unlock();
+    free_unmapped(fault, *page);
+    return FaultResult::kDone;
+  }
+  tree.set(table, fault.at, Pte::leaf(*page, anon_bits(fault)));
+  page_add_new_anon_rmap(fault.kernel, *page);
+  if (fault.locked()) mark_mlocked(fault.kernel, *page, true);
+  fault.task.charge(pages.costs().pte_set);
+  if (old.present()) flush_tlb_range(fault.task, pages);  // ptep_clear_flush_notify()
+  drop_old_page(fault, old);
+  lock.unlock();
+  if (!old.maps_anon() && !old.maps_file()) return FaultResult::kDone;
+  fault.task.sync();
+  put_page(fault.kernel, old.pfn(), fault.task.cpu());
+  return FaultResult::kDone;
+}
 
 FaultResult handle_pte_fault(Fault& fault, Table& pmd) {
   PageTableTree& tree = fault.pages.tree();

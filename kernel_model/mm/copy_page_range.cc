@@ -11,6 +11,7 @@
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mmu_gather.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/page_tables.h"
 #include "kernel_model/mm/rmap.h"
 #include "sim/check.h"
@@ -85,7 +86,7 @@ bool PageTables::copy_pte_range(Task& task, PageTables& child, Range range, bool
   const LevelShape& shape = tree_.shape(tree_.pte_level());
   Ptl child_lock(task, child, to->page);
   Ptl lock(task, *this, from->page);
-  std::int64_t anon = 0, file = 0, count = 0;
+  std::int64_t anon = 0, file = 0, shmem = 0, count = 0;
   const std::uint64_t end = (range.end - from->start) >> shape.shift;
   for (std::uint64_t i = PageTableTree::next_index(
            *from, (range.start - from->start) >> shape.shift, end);
@@ -96,7 +97,9 @@ bool PageTables::copy_pte_range(Task& task, PageTables& child, Range range, bool
       page_dup_rmap_pte(kernel_, entry.pfn());
       ++anon;
     }
-    if (entry.has(Pte::kFile)) ++file;
+    if (entry.maps_file()) page_add_file_rmap(kernel_, entry.pfn());
+    if (entry.has(Pte::kFile))
+      ++(entry.maps_file() && is_shmem_page(kernel_, entry.pfn()) ? shmem : file);
     if (cow && entry.has(Pte::kWrite)) {
       entry = entry.without(Pte::kWrite);
       ++mm_.process().access_generation;
@@ -106,6 +109,7 @@ bool PageTables::copy_pte_range(Task& task, PageTables& child, Range range, bool
   task.charge(costs_.pte_set * count);
   if (anon != 0) child.rss_.add(task, RssKind::kAnon, anon);
   if (file != 0) child.rss_.add(task, RssKind::kFile, file);
+  if (shmem != 0) child.rss_.add(task, RssKind::kShmem, shmem);
   return true;
 }
 

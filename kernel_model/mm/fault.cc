@@ -76,31 +76,37 @@ Vma* lock_vma_under_rcu(Task& task, Mm& mm, VirtAddr at) {
 }
 
 FaultResult fault_in(Task& task, Mm& mm, Vma& vma, VirtAddr at, Access access,
-                     bool under_vma_lock) {
+                     bool under_vma_lock, FaultIo& io) {
   if (!access_allowed(vma, access)) return FaultResult::kSigsegv;
   Fault fault{task, mm.kernel(), mm, mm.pages(), vma, at, access, under_vma_lock};
-  return handle_mm_fault(fault);
+  const FaultResult result = handle_mm_fault(fault);
+  if (result == FaultResult::kIo) [[unlikely]]
+    io = fault.io;
+  return result;
 }
 
-FaultResult fault_under_vma_lock(Task& task, Mm& mm, VirtAddr at, Access access) {
+FaultResult fault_under_vma_lock(Task& task, Mm& mm, VirtAddr at, Access access,
+                                 FaultIo& io) {
   Vma* vma = lock_vma_under_rcu(task, mm, at);
   if (vma == nullptr) return FaultResult::kRetry;
-  const FaultResult result = fault_in(task, mm, *vma, at, access, true);
+  const FaultResult result = fault_in(task, mm, *vma, at, access, true, io);
   mm.vma_end_read(task, *vma);
   Vmstat& vmstat = mm.kernel().vmstat();
-  if (result == FaultResult::kRetry)
+  if (result == FaultResult::kRetry || result == FaultResult::kIo)
     ++vmstat.vma_lock_retry;
   else
     ++vmstat.vma_lock_success;
   return result;
 }
 
-FaultResult fault_under_mmap_lock(Task& task, Mm& mm, VirtAddr at, Access access) {
+FaultResult fault_under_mmap_lock(Task& task, Mm& mm, VirtAddr at, Access access,
+                                  FaultIo& io) {
   mm.mmap_read_lock(task);
   task.charge(mm.pages().costs().vma_lookup);
   Vma* vma = mm.vma_at(at);
-  const FaultResult result =
-      vma == nullptr ? FaultResult::kSigsegv : fault_in(task, mm, *vma, at, access, false);
+  const FaultResult result = vma == nullptr
+                                 ? FaultResult::kSigsegv
+                                 : fault_in(task, mm, *vma, at, access, false, io);
   mm.mmap_read_unlock(task);
   return result;
 }
@@ -132,8 +138,16 @@ FaultResult handle_mm_fault(Fault& fault) {
     Scope inner(fault.task, kHandleMmFaultInner);
     result = handle_mm_fault_inner(fault);
   }
-  if (!each_entry && result != FaultResult::kRetry) ++fault.kernel.vmstat().pgfault;
+  const bool again = result == FaultResult::kRetry || result == FaultResult::kIo;
+  if (!each_entry && !again) ++fault.kernel.vmstat().pgfault;
   return result;
+}
+
+// Model: the counter rises when the wait begins; the kernel counts the fault that began it.
+FaultResult wait_for_io(Task& task, Kernel& kernel, const FaultIo& io) {
+  ++kernel.vmstat().pgmajfault;
+  return filemap_read(task, kernel, *io.file, io.index) ? FaultResult::kRetry
+                                                        : FaultResult::kOom;
 }
 
 Signal do_user_page_fault(Task& task, Process& process, VirtAddr at, Access access) {
@@ -143,9 +157,17 @@ Signal do_user_page_fault(Task& task, Process& process, VirtAddr at, Access acce
   task.charge(mm.pages().costs().fault_entry_exit);
   StandAt body(task, path.do_page_fault);
   FaultResult result = FaultResult::kRetry;
-  if (mm.has_vma_locks()) result = fault_under_vma_lock(task, mm, at, access);
-  if (result == FaultResult::kRetry) result = fault_under_mmap_lock(task, mm, at, access);
-  if (result == FaultResult::kDone) ++process.minflt;
+  FaultIo io;
+  bool major = false;
+  if (mm.has_vma_locks()) result = fault_under_vma_lock(task, mm, at, access, io);
+  while (result == FaultResult::kRetry || result == FaultResult::kIo) {
+    if (result == FaultResult::kIo) {
+      major = true;
+      if (wait_for_io(task, mm.kernel(), io) == FaultResult::kOom) return Signal::kKill;
+    }
+    result = fault_under_mmap_lock(task, mm, at, access, io);
+  }
+  if (result == FaultResult::kDone) ++(major ? process.majflt : process.minflt);
   return signal_of(result);
 }
 

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/page_tables.h"
 #include "kernel_model/types.h"
 #include "sim/task.h"
@@ -18,9 +20,16 @@ enum class FaultResult : std::uint8_t {
   kDone,      // 0: the access is repeated (and may fault again)
   kFallback,  // VM_FAULT_FALLBACK: the huge path gives over to base pages
   kRetry,     // VM_FAULT_RETRY: again, under mmap_lock
+  kIo,        // the same, when what Fault::io names has been read from its device
   kOom,
   kSigsegv,
   kSigbus,
+};
+
+// What a fault waits for with no lock held: a page of a file.
+struct FaultIo {
+  FileRef file;
+  std::uint64_t index = 0;
 };
 
 struct Fault {
@@ -32,6 +41,7 @@ struct Fault {
   VirtAddr at;
   Access access;
   bool under_vma_lock;  // FAULT_FLAG_VMA_LOCK
+  FaultIo io{};
 
   [[nodiscard]] bool write() const { return access == Access::kWrite; }
   [[nodiscard]] bool locked() const { return (vma.vm_flags & VM_LOCKED) != 0; }
@@ -59,7 +69,13 @@ FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry);
 [[nodiscard]] bool thp_possible(const Kernel& kernel, const Mm& mm, const Vma& vma);
 [[nodiscard]] bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma);
 
+// The wait of kIo, with no lock held.
+FaultResult wait_for_io(Task& task, Kernel& kernel, const FaultIo& io);
+
 // --- anon_fault.cc
+// wp_page_copy(), do_cow_fault(): a page of the mm's own takes the place of `old`: the zero
+// page, a file's, a shared one, or none.  `source`: what it copies; none: it is cleared.
+FaultResult wp_page_copy(Fault& fault, Table& table, Pte old, std::optional<Pfn> source);
 // The PMD entry is none or a table.
 FaultResult handle_pte_fault(Fault& fault, Table& pmd);
 

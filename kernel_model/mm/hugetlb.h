@@ -59,6 +59,10 @@ class HugetlbPools {
 
   // Writing nr_hugepages: the pool becomes as large as it can.  Outside of virtual time.
   void set_max_huge_pages(HugetlbPool& pool, std::uint64_t count);
+  // What KernelConfig asks for at boot.
+  void boot();
+  // As nodes/nodeN/hugepages/nr_hugepages: pages of that node alone are added.
+  void add_on_node(HugetlbPool& pool, int node, std::uint64_t count);
   // hugetlb_acct_memory(): reserves `pages`, with surplus pages if need be.  False: not so
   // many.
   [[nodiscard]] bool reserve(HugetlbPool& pool, std::uint64_t pages);
@@ -71,6 +75,7 @@ class HugetlbPools {
 
  private:
   [[nodiscard]] bool alloc_fresh(HugetlbPool& pool);
+  [[nodiscard]] bool alloc_fresh_on(HugetlbPool& pool, int node);
   [[nodiscard]] bool alloc_surplus(HugetlbPool& pool, int node);
   void to_buddy(HugetlbPool& pool, Pfn head);
   [[nodiscard]] bool remove_pool_huge_page(HugetlbPool& pool, bool surplus);

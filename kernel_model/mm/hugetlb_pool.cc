@@ -36,26 +36,52 @@ HugetlbPool* HugetlbPools::hstate_sizelog(unsigned log2_size) {
   return it == pools_.end() ? nullptr : &*it;
 }
 
+bool HugetlbPools::alloc_fresh_on(HugetlbPool& pool, int node) {
+  const auto pfn = kernel_.phys().alloc_pages({.order = pool.order,
+                                               .preferred_node = node,
+                                               .this_node_only = true,
+                                               .reclaim = GfpReclaim::kDirect,
+                                               .type = MigrateType::kMovable},
+                                              0);
+  if (!pfn) return false;
+  ++kernel_.vmstat().htlb_buddy_alloc_success;
+  pool.free_of_node[static_cast<std::size_t>(node)].push_back(*pfn);
+  ++pool.nr_huge_pages;
+  ++pool.free;
+  return true;
+}
+
 // alloc_pool_huge_page(): from one node after the other.
 bool HugetlbPools::alloc_fresh(HugetlbPool& pool) {
   for (std::size_t tries = 0; tries < pool.free_of_node.size(); ++tries) {
     const auto node = static_cast<int>(pool.next_node);
     pool.next_node = (pool.next_node + 1) % static_cast<unsigned>(pool.free_of_node.size());
-    const auto pfn = kernel_.phys().alloc_pages({.order = pool.order,
-                                                 .preferred_node = node,
-                                                 .this_node_only = true,
-                                                 .reclaim = GfpReclaim::kDirect,
-                                                 .type = MigrateType::kMovable},
-                                                0);
-    if (!pfn) continue;
-    ++kernel_.vmstat().htlb_buddy_alloc_success;
-    pool.free_of_node[static_cast<std::size_t>(node)].push_back(*pfn);
-    ++pool.nr_huge_pages;
-    ++pool.free;
-    return true;
+    if (alloc_fresh_on(pool, node)) return true;
   }
   ++kernel_.vmstat().htlb_buddy_alloc_fail;
   return false;
+}
+
+void HugetlbPools::add_on_node(HugetlbPool& pool, int node, std::uint64_t count) {
+  if (pool.order > kernel_.profile().geometry.max_order) return;
+  while (count > 0 && alloc_fresh_on(pool, node)) --count;
+  if (count > 0) ++kernel_.vmstat().htlb_buddy_alloc_fail;
+}
+
+void HugetlbPools::boot() {
+  const KernelConfig& config = kernel_.config();
+  if (HugetlbPool* pool = default_pool()) {
+    pool->nr_overcommit = config.nr_overcommit_hugepages;
+    if (config.nr_hugepages > 0) set_max_huge_pages(*pool, config.nr_hugepages);
+  }
+  for (const HugetlbSetting& setting : config.hugetlb_pools) {
+    const auto it = std::ranges::find(pools_, setting.size, &HugetlbPool::size);
+    FAULTLINE_CHECK(it != pools_.end());  // the settings were checked for it
+    it->nr_overcommit = setting.overcommit;
+    if (setting.pages_of_node.empty()) set_max_huge_pages(*it, setting.pages);
+    for (std::size_t n = 0; n < setting.pages_of_node.size(); ++n)
+      add_on_node(*it, static_cast<int>(n), setting.pages_of_node[n]);
+  }
 }
 
 // alloc_surplus_huge_page(): straight from the buddy lists, within nr_overcommit.

@@ -4,6 +4,7 @@
 #include "kernel_model/mm/invariants.h"
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmap.h"
 #include "sim/check.h"
 
@@ -68,6 +69,7 @@ void check_invariants(Kernel& kernel) {
     check_vma_invariants(process->mm());
     charged += sums_of(process->mm()).charged;
   }
+  for (const auto& [id, file] : kernel.mm_shared().files.all()) charged += file->committed;
   FAULTLINE_CHECK_EQ(kernel.committed_pages, charged);
   check_page_invariants(kernel);
 }

@@ -8,6 +8,7 @@
 #include "kernel_model/mm/madvise_cold.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/vma_ops.h"
 
 namespace faultline::kernel {
@@ -52,11 +53,18 @@ Errno madvise_cold(Task& task, Mm& mm, const Vma& vma, Range part, Madvise advic
 }
 
 // MADV_REMOVE punches holes into shared files only.
-Errno madvise_remove(const Vma& vma) {
+Errno madvise_remove(Task& task, Mm& mm, Vma& vma, Range part) {
   if ((vma.vm_flags & VM_LOCKED) != 0 || vma.anonymous) return Errno::kEINVAL;
   if ((vma.vm_flags & (VM_SHARED | VM_WRITE)) != (VM_SHARED | VM_WRITE))
     return Errno::kEACCES;
-  return Errno::kEINVAL;  // Model: no file that could have a hole
+  if (!vma.file) return Errno::kEINVAL;
+  // vfs_fallocate(FALLOC_FL_PUNCH_HOLE): mapped pages go everywhere.
+  // Model: mmap_lock stays held.
+  const unsigned shift = mm.kernel().profile().geometry.page_shift;
+  const std::uint64_t first = vma.linear_page_index(part.start, shift);
+  unmap_mapping_range(task, mm.kernel(), *vma.file, first, first + (part.bytes() >> shift));
+  vma.file->remove_range(first, first + (part.bytes() >> shift), task.cpu());
+  return Errno::kOk;
 }
 
 // madvise_update_vma()
@@ -186,7 +194,7 @@ Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice) {
     case Madvise::kPageout:
       return madvise_cold(task, mm, *vma, part, advice);
     case Madvise::kRemove:
-      return madvise_remove(*vma);
+      return madvise_remove(task, mm, *vma, part);
     case Madvise::kGuardInstall:
       return madvise_guard_install(task, mm, *vma, part);
     case Madvise::kGuardRemove:

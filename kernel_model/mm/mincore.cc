@@ -3,12 +3,13 @@
 // mincore(2): which pages are there.
 //
 // Stands for: SYSCALL mincore, do_mincore() (mm/mincore.c, v4.15-6.18).  Model: the pages
-// of private file mappings count as there (all of the page cache is).
+// of the program's own file count as there.
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/syscall.h"
 
 namespace faultline::kernel {
@@ -21,7 +22,12 @@ void look_at(Mm& mm, const Vma& vma, Range part, std::vector<std::uint8_t>& pres
   for (VirtAddr at = part.start; at < part.end; at = at + page) {
     const PageView::Kind kind = mm.pages().look(at).kind;
     const bool mapped = kind != PageView::kNone && kind != PageView::kGuard;
-    present.push_back(mapped || !vma.anonymous ? 1 : 0);
+    const bool cached = vma.file ? vma.file
+                                       ->find(vma.linear_page_index(
+                                           at, mm.kernel().profile().geometry.page_shift))
+                                       .has_value()
+                                 : !vma.anonymous;
+    present.push_back(mapped || cached ? 1 : 0);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "kernel_model/mm/huge_pieces.h"
 #include "kernel_model/mm/lru_batch.h"
 #include "kernel_model/mm/mthp.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/types.h"
 #include "sim/cost_centre.h"
 #include "sim/task.h"
@@ -58,6 +59,7 @@ class MmShared {
   DeferredSplitQueue deferred_split;
   HugePieces huge_pieces;
   LruBatches lru;
+  FileTable files;
   MthpStats mthp_stats{};  // by order
 
   // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound)

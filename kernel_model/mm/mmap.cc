@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mmap(2) of anonymous memory.
+// mmap(2).
 //
 // Stands for: SYSCALL mmap, vm_mmap_pgoff(), do_mmap(), mmap_region() (mm/mmap.c,
 // v4.15-6.8; mm/vma.c, v6.12-6.18).
 #include "kernel_model/mm/mmap.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernel_model/mm/accounting.h"
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/populate.h"
 #include "kernel_model/mm/unmapped_area.h"
 #include "kernel_model/mm/vma_ops.h"
@@ -69,6 +71,12 @@ Errno prepare(Task& task, Mm& mm, VmaSpec& spec) {
 Errno mmap_region(Task& task, Mm& mm, VmaSpec& spec) {
   const Scope scope(task, centre::kMmapRegion);
   if (const Errno error = prepare(task, mm, spec); error != Errno::kOk) return error;
+  if ((spec.vm_flags & VM_SHARED) != 0 && !spec.file) {
+    spec.file =
+        shmem_zero_setup(mm, spec.range.bytes(), (spec.vm_flags & VM_NORESERVE) != 0);
+    if (!spec.file) return Errno::kENOMEM;
+    spec.name = spec.file->name();
+  }
   if (vma_merge_mmap(task, mm, spec) == nullptr) vma_link(task, mm, spec);
   const std::uint64_t pages = pages_of(mm, spec.range.bytes());
   vm_stat_account(mm, spec.vm_flags, static_cast<std::int64_t>(pages));
@@ -77,17 +85,23 @@ Errno mmap_region(Task& task, Mm& mm, VmaSpec& spec) {
 }
 
 // What of `flags` decides the mapping's kind: VM_* and page offset.
-Errno apply_type(const Mm& mm, unsigned flags, VmaSpec& spec) {
+Errno apply_type(const Mm& mm, unsigned flags, const FileMapping& mapping, VmaSpec& spec) {
+  const bool shared = (flags & kMapType) == kMapShared;
+  if (mapping.file) {
+    spec.file = mapping.file;
+    spec.name = mapping.file->name();
+  }
+  spec.anonymous = !shared && !mapping.file;
   switch (flags & kMapType) {
     case kMapShared:
       if ((spec.vm_flags & VM_GROWSDOWN) != 0) return Errno::kEINVAL;
       spec.vm_flags |= VM_SHARED | VM_MAYSHARE;
-      spec.vm_pgoff = 0;
-      spec.anonymous = false;
-      spec.name = "/dev/zero (deleted)";
+      spec.vm_pgoff = mapping.offset_pages;
       break;
     case kMapPrivate:
-      spec.vm_pgoff = pages_of(mm, spec.range.start.v);
+      if (mapping.file && (spec.vm_flags & VM_GROWSDOWN) != 0) return Errno::kEINVAL;
+      spec.vm_pgoff =
+          mapping.file ? mapping.offset_pages : pages_of(mm, spec.range.start.v);
       break;
     default:
       return Errno::kEINVAL;
@@ -100,7 +114,7 @@ Errno apply_type(const Mm& mm, unsigned flags, VmaSpec& spec) {
 }
 
 SysResult<VirtAddr> do_mmap(Task& task, Mm& mm, VirtAddr hint, std::uint64_t length,
-                            unsigned prot, unsigned flags) {
+                            unsigned prot, unsigned flags, const FileMapping& mapping) {
   const Scope scope(task, centre::kDoMmap);
   if (length == 0) return Errno::kEINVAL;
   if (mm.kernel().version() < 4017) flags &= ~unsigned{kMapFixedNoreplace};  // a hint there
@@ -111,7 +125,7 @@ SysResult<VirtAddr> do_mmap(Task& task, Mm& mm, VirtAddr hint, std::uint64_t len
   if (mm.vmas.size() > mm.kernel().config().max_map_count) return Errno::kENOMEM;
 
   task.charge(mm.kernel().profile().costs.mmap_base);
-  const SysResult<VirtAddr> place = get_unmapped_area(mm, hint, length, flags);
+  const SysResult<VirtAddr> place = get_unmapped_area(mm, hint, length, flags, mapping);
   if (!place.ok()) return place;
   VmaSpec spec;
   spec.range = {place.value(), place.value() + length};
@@ -120,7 +134,8 @@ SysResult<VirtAddr> do_mmap(Task& task, Mm& mm, VirtAddr hint, std::uint64_t len
     if (there != nullptr && there->start < spec.range.end) return Errno::kEEXIST;
   }
   spec.vm_flags = calc_vm_flags(mm, prot, flags);
-  if (const Errno error = apply_type(mm, flags, spec); error != Errno::kOk) return error;
+  if (const Errno error = apply_type(mm, flags, mapping, spec); error != Errno::kOk)
+    return error;
   if (const Errno error = mmap_region(task, mm, spec); error != Errno::kOk) return error;
   return spec.range.start;
 }
@@ -144,17 +159,26 @@ std::uint64_t calc_vm_flags(const Mm& mm, unsigned prot, unsigned flags) {
 
 SysResult<VirtAddr> sys_mmap(Task& task, Process& process, VirtAddr hint,
                              std::uint64_t length, unsigned prot, unsigned flags) {
+  return sys_mmap_file(task, process, hint, length, prot, flags, nullptr, 0);
+}
+
+SysResult<VirtAddr> sys_mmap_file(Task& task, Process& process, VirtAddr hint,
+                                  std::uint64_t length, unsigned prot, unsigned flags,
+                                  std::shared_ptr<File> file, std::uint64_t offset) {
   Kernel& kernel = process.kernel();
   Mm& mm = process.mm();
   const Scope entry(task, kernel.centres().syscall_entry);
   task.charge(kernel.profile().costs.syscall_entry_exit);
   const Scope scope(task, centre::kSysMmap);
+  const std::uint64_t page = kernel.profile().geometry.page_size();
+  if (offset % page != 0) return Errno::kEINVAL;
+  const FileMapping mapping{std::move(file), offset / page};
   const Scope pgoff(task, centre::kVmMmapPgoff);
   mm.mmap_write_lock(task);
-  const bool hugetlb = (flags & kMapHugetlb) != 0;
-  const SysResult<VirtAddr> result = hugetlb
-                                         ? mmap_hugetlb(task, mm, hint, length, prot, flags)
-                                         : do_mmap(task, mm, hint, length, prot, flags);
+  const bool hugetlb = (flags & kMapHugetlb) != 0 && !mapping.file;
+  const SysResult<VirtAddr> result =
+      hugetlb ? mmap_hugetlb(task, mm, hint, length, prot, flags)
+              : do_mmap(task, mm, hint, length, prot, flags, mapping);
   const bool populate = result.ok() && wants_populate(mm, result.value(), flags);
   mm.mmap_write_unlock(task);
   // What can't be had is left to faults: the mapping stands.

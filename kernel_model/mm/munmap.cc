@@ -12,6 +12,7 @@
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mmap.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/vma_ops.h"
 #include "kernel_model/syscall.h"
 
@@ -124,6 +125,7 @@ MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length,
   unmap_region(task, mm, gone, range);
   gone.for_each([&](Vma& vma) {
     hugetlb_vm_op_close(mm, vma);
+    file_vm_op_close(task, mm, vma);
     mm.vmas.free(vma);
   });
   return result;

@@ -8,6 +8,7 @@
 #include "kernel_model/mm/invariants.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
@@ -29,9 +30,15 @@ struct Walk {
   PageTableTree& tree;
   Kernel& kernel;
   Mappings& all;
-  std::uint64_t anon = 0, file = 0, bytes = 0;
+  std::uint64_t anon = 0, file = 0, shmem = 0, bytes = 0;
 
   void note_leaf(Pte entry, bool huge) {
+    if (entry.maps_file()) {
+      ++all.pte[entry.pfn()];
+      ++all.references[entry.pfn()];
+      ++(is_shmem_page(kernel, entry.pfn()) ? shmem : file);
+      return;
+    }
     if (entry.has(Pte::kFile)) ++file;
     if (!entry.maps_anon()) return;
     anon += huge ? pages.geometry().pages_per_pmd() : 1;
@@ -84,6 +91,7 @@ void check_mm(Mm& mm, Mappings& all) {
   walk.table(pages.tree().top());
   FAULTLINE_CHECK_EQ(mm.rss_anon, walk.anon);
   FAULTLINE_CHECK_EQ(mm.rss_file, walk.file);
+  FAULTLINE_CHECK_EQ(mm.rss_shmem, walk.shmem);
   FAULTLINE_CHECK_LE(mm.rss(), mm.hiwater_rss);
   FAULTLINE_CHECK_EQ(pages.pgtables_bytes(), walk.bytes);
   all.table_pages += pages.tree().table_pages();
@@ -115,6 +123,10 @@ void check_page_invariants(Kernel& kernel) {
                      static_cast<std::int64_t>(all.table_pages));
   FAULTLINE_CHECK_LE(
       thps, static_cast<std::int64_t>(vmstat.thp_fault_alloc + vmstat.thp_collapse_alloc));
+
+  for (const auto& [id, cached_file] : kernel.mm_shared().files.all())
+    for (const auto& [index, pfn] : cached_file->cached())
+      all.references.try_emplace(pfn, 0);
 
   // Physical use is no less than what is mapped: whole compound pages, tables, the huge
   // zero page.

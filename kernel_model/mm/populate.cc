@@ -17,6 +17,11 @@ namespace {
 Errno faultin_page(Task& task, Mm& mm, Vma& vma, VirtAddr at, Access access) {
   Fault fault{task, mm.kernel(), mm, mm.pages(), vma, at, access, false};
   switch (handle_mm_fault(fault)) {
+    case FaultResult::kIo:
+      ++mm.process().majflt;
+      // Model: mmap_lock stays held; the kernel gives it up here.
+      return wait_for_io(task, mm.kernel(), fault.io) == FaultResult::kOom ? Errno::kENOMEM
+                                                                           : Errno::kOk;
     case FaultResult::kOom:
       return Errno::kENOMEM;
     case FaultResult::kSigbus:

@@ -49,6 +49,10 @@ class Pte {
   [[nodiscard]] constexpr bool maps_anon() const {
     return (raw_ & (kPresent | kZero | kFile | kHugetlb)) == kPresent;
   }
+  // A page of the page cache, as maps_anon(); without a frame: the program's own text.
+  [[nodiscard]] constexpr bool maps_file() const {
+    return (raw_ & (kPresent | kFile | kHugetlb)) == (kPresent | kFile) && pfn().v != 0;
+  }
   [[nodiscard]] constexpr Pfn pfn() const {
     return {static_cast<std::uint32_t>(raw_ >> kPfnShift)};
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/page_cache.h"
 
 namespace faultline::kernel {
 
@@ -45,6 +46,49 @@ bool hint_fits(const Mm& mm, VirtAddr hint, std::uint64_t length) {
 SysResult<VirtAddr> place(Mm& mm, VirtAddr hint, std::uint64_t length) {
   if (hint.v != 0 && hint_fits(mm, hint, length)) return hint;
   return search(mm, length);
+}
+
+// arch_get_unmapped_area_topdown() of s390 (to 6.12): file and shared mappings lie on
+// 512 KiB boundaries, so that their pages have the same colour everywhere.
+constexpr std::uint64_t kS390AlignBytes = std::uint64_t{0x80} << 12;
+bool wants_colour(const Mm& mm, unsigned flags, const FileMapping& mapping) {
+  return mm.kernel().profile().isa == arch::Isa::kS390x && mm.kernel().version() <= 6012 &&
+         (mapping.file || (flags & kMapShared) != 0);
+}
+
+SysResult<VirtAddr> place_coloured(Mm& mm, VirtAddr hint, std::uint64_t length,
+                                   std::uint64_t offset) {
+  if (hint.v != 0 && hint_fits(mm, hint, length)) return hint;
+  const std::uint64_t page = mm.kernel().profile().geometry.page_size();
+  const SysResult<VirtAddr> found = search(mm, length + kS390AlignBytes - page);
+  if (!found.ok()) return found;
+  const std::uint64_t highest = found.value().v + kS390AlignBytes - page;
+  return VirtAddr{highest - ((highest - offset) & (kS390AlignBytes - 1))};
+}
+
+// __thp_get_unmapped_area() for files (5.18), where a PMD's worth of the file lies on a
+// boundary; shmem does so only for huge mounts.
+bool file_wants_thp_alignment(const Mm& mm, std::uint64_t length,
+                              const FileMapping& mapping) {
+  const arch::Geometry& geometry = mm.kernel().profile().geometry;
+  if (!geometry.has_thp || mm.kernel().version() < 5018 || mapping.file->shmem())
+    return false;
+  const std::uint64_t size = geometry.pmd_size();
+  const std::uint64_t offset = mapping.offset_pages << geometry.page_shift;
+  const std::uint64_t aligned = round_up(offset, size), end = offset + length;
+  return end > aligned && end - aligned >= size;
+}
+
+SysResult<VirtAddr> thp_file_area(Mm& mm, VirtAddr hint, std::uint64_t length,
+                                  std::uint64_t offset) {
+  const std::uint64_t pmd = mm.kernel().profile().geometry.pmd_size();
+  if (hint.v != 0 && hint_fits(mm, hint, length + pmd)) return hint;
+  const SysResult<VirtAddr> found = search(mm, length + pmd);
+  if (!found.ok()) return place(mm, hint, length);
+  const std::uint64_t up = (offset - found.value().v) & (pmd - 1);
+  // 6.7: flush with what is above.
+  if (up == 0 && mm.kernel().version() >= 6007) return found.value() + pmd;
+  return found.value() + up;
 }
 
 // thp_get_unmapped_area(): a PMD more is searched for and the start moved up to a boundary;
@@ -88,7 +132,7 @@ VirtAddr round_hint_to_min(const Mm& mm, VirtAddr hint) {
 }
 
 SysResult<VirtAddr> get_unmapped_area(Mm& mm, VirtAddr hint, std::uint64_t length,
-                                      unsigned flags) {
+                                      unsigned flags, const FileMapping& mapping) {
   const arch::Profile& profile = mm.kernel().profile();
   const std::uint64_t task_size = profile.layout.task_size;
   if (length > task_size) return Errno::kENOMEM;
@@ -99,6 +143,12 @@ SysResult<VirtAddr> get_unmapped_area(Mm& mm, VirtAddr hint, std::uint64_t lengt
     if (hint.v < profile.layout.mmap_min_addr) return Errno::kEPERM;
     return hint;
   }
+  const std::uint64_t offset = mapping.offset_pages << profile.geometry.page_shift;
+  if (wants_colour(mm, flags, mapping)) return place_coloured(mm, hint, length, offset);
+  if (mapping.file)
+    return file_wants_thp_alignment(mm, length, mapping)
+               ? thp_file_area(mm, hint, length, offset)
+               : place(mm, hint, length);
   if (wants_thp_alignment(mm, hint, length, flags))
     return thp_get_unmapped_area(mm, hint, length);
   return place(mm, hint, length);

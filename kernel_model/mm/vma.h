@@ -52,6 +52,7 @@ inline constexpr std::uint64_t kVmAccessFlags = VM_READ | VM_WRITE | VM_EXEC;
 inline constexpr std::uint64_t kVmSpecial = VM_IO | VM_DONTEXPAND | VM_PFNMAP | VM_MIXEDMAP;
 
 struct HugetlbMapping;  // kernel_model/mm/hugetlb.h
+class File;             // kernel_model/mm/page_cache.h
 
 struct Vma {
   VirtAddr start, end;
@@ -63,7 +64,8 @@ struct Vma {
   std::string name;                  // "[heap]", "[stack]", a file's name; "" for anonymous
   std::string anon_name;             // PR_SET_VMA_ANON_NAME
   std::shared_ptr<HugetlbMapping>
-      hugetlb;  // VM_HUGETLB: shared by the parts of a split mapping
+      hugetlb;                 // VM_HUGETLB: shared by the parts of a split mapping
+  std::shared_ptr<File> file;  // vm_file; null for the program's own text and data
   PerVmaLock lock;
 
   Vma() = default;

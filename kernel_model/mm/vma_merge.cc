@@ -24,7 +24,7 @@ namespace {
 bool same_kind(const Vma& vma, const VmaSpec& spec) {
   if (((vma.vm_flags ^ spec.vm_flags) & ~std::uint64_t{VM_SOFTDIRTY}) != 0) return false;
   if (vma.anonymous != spec.anonymous) return false;
-  if (!vma.anonymous && vma.name != spec.name) return false;
+  if (!vma.anonymous && (vma.name != spec.name || vma.file != spec.file)) return false;
   return vma.anon_name == spec.anon_name;
 }
 

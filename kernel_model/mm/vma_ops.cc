@@ -20,6 +20,7 @@ VmaSpec VmaSpec::of(const Vma& vma, Range part, unsigned page_shift) {
   spec.name = vma.name;
   spec.anon_name = vma.anon_name;
   spec.hugetlb = vma.hugetlb;
+  spec.file = vma.file;
   return spec;
 }
 
@@ -37,6 +38,7 @@ Vma& make_vma(Mm& mm, const VmaSpec& spec) {
   if (!spec.name.empty()) vma.name = spec.name;
   if (!spec.anon_name.empty()) vma.anon_name = spec.anon_name;
   vma.hugetlb = spec.hugetlb;
+  vma.file = spec.file;
   vma.lock.stamp(mm.mm_lock_seq);  // nobody can be inside
   return vma;
 }

@@ -29,6 +29,7 @@ struct VmaSpec {
   std::string_view name;  // of a string that outlives the call
   std::string_view anon_name;
   std::shared_ptr<HugetlbMapping> hugetlb{};
+  std::shared_ptr<File> file{};
 
   // As `vma` is now over `part` of it.
   [[nodiscard]] static VmaSpec of(const Vma& vma, Range part, unsigned page_shift);

@@ -70,6 +70,7 @@ void VmaSet::free(Vma& vma) {
   vma.name.clear();
   vma.anon_name.clear();
   vma.hugetlb.reset();
+  vma.file.reset();
   vma.lock = PerVmaLock{};
   vma.prev_ = nullptr;
   vma.next_ = free_;

@@ -16,6 +16,7 @@
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/page_tables.h"
 #include "kernel_model/mm/rmap.h"
 
@@ -25,8 +26,20 @@ namespace {
 constexpr Centre kUnmapPageRange{"unmap_page_range", true};
 
 struct ZapCounts {
-  std::int64_t anon = 0, file = 0, cleared = 0;
+  std::int64_t anon = 0, file = 0, shmem = 0, cleared = 0;
 };
+
+// What an entry that isn't of an anonymous page stands for goes with it.
+void zap_other(Pte entry, MmuGather& tlb, Kernel& kernel, ZapCounts& counts) {
+  if (!entry.has(Pte::kFile)) return;
+  if (!entry.maps_file()) {
+    ++counts.file;
+    return;
+  }
+  ++(is_shmem_page(kernel, entry.pfn()) ? counts.shmem : counts.file);
+  page_remove_file_rmap(kernel, entry.pfn());
+  tlb.remove_page(entry.pfn(), 1);
+}
 
 // Neighbouring pieces of one compound page go together: the end of the run that starts at
 // `first`.
@@ -76,7 +89,7 @@ std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index
     } else {
       tree.set_index(table, index++, Pte{});
       ++counts.cleared;
-      if (entry.has(Pte::kFile)) ++counts.file;
+      zap_other(entry, tlb, kernel, counts);
     }
     index = PageTableTree::next_index(table, index, to);
   }
@@ -191,6 +204,7 @@ void PageTables::zap_pte_range(MmuGather& tlb, Range range) {
     rss_.sync(task);  // add_mm_rss_vec()
     if (counts.anon != 0) rss_.add(task, RssKind::kAnon, -counts.anon);
     if (counts.file != 0) rss_.add(task, RssKind::kFile, -counts.file);
+    if (counts.shmem != 0) rss_.add(task, RssKind::kShmem, -counts.shmem);
     lock.unlock();
     if (tlb.full()) tlb.flush();
   }

@@ -59,6 +59,11 @@ constexpr Name<RssStatRule> kRss[] = {{"task_cache", RssStatRule::kTaskCache},
 constexpr Name<PcpRules> kPcp[] = {
     {"4.15", PcpRules::k4_15}, {"4.19", PcpRules::k4_19}, {"5.14", PcpRules::k5_14}};
 
+constexpr Name<ShmemEnabled> kShmem[] = {
+    {"always", ShmemEnabled::kAlways}, {"within_size", ShmemEnabled::kWithinSize},
+    {"advise", ShmemEnabled::kAdvise}, {"never", ShmemEnabled::kNever},
+    {"deny", ShmemEnabled::kDeny},     {"force", ShmemEnabled::kForce}};
+
 template <auto Field, const auto& Names>
 constexpr Switch choice(std::string_view key, std::string_view about) {
   return {key, about,
@@ -112,19 +117,90 @@ constexpr Switch sizes(std::string_view key, std::string_view about) {
           }};
 }
 
+template <auto Field>
+constexpr Switch bytes(std::string_view key, std::string_view about) {
+  return {key, about,
+          [](KernelConfig& config, const Node& value, std::string_view name) {
+            config.*Field = as_size(value, name);
+          },
+          [](const KernelConfig& config) {
+            return format_quantity(config.*Field, Dimension::kSize);
+          }};
+}
+
+template <auto Field>
+constexpr Switch duration(std::string_view key, std::string_view about) {
+  return {key, about,
+          [](KernelConfig& config, const Node& value, std::string_view name) {
+            config.*Field = as_duration(value, name);
+          },
+          [](const KernelConfig& config) {
+            return format_quantity(static_cast<std::uint64_t>((config.*Field).count_ps()),
+                                   Dimension::kTime);
+          }};
+}
+
 constexpr std::int64_t kAny = std::int64_t{1} << 40;
 using C = KernelConfig;
+
+HugetlbSetting hugetlb_pool(const Node& item, const std::string& name) {
+  const Node& table = as_table(item, name);
+  check_keys(table, name,
+             std::vector<std::string>{"size", "pages", "pages_of_node", "overcommit"});
+  HugetlbSetting pool;
+  pool.size = as_size(require(table, "size", name), name + ".size");
+  if (const Node* pages = table.find("pages"))
+    pool.pages = static_cast<std::uint64_t>(as_integer(*pages, name + ".pages", 0, kAny));
+  if (const Node* nodes = table.find("pages_of_node"))
+    for (const Node& n : as_list(*nodes, name + ".pages_of_node"))
+      pool.pages_of_node.push_back(
+          static_cast<std::uint64_t>(as_integer(n, name + ".pages_of_node", 0, kAny)));
+  if (const Node* over = table.find("overcommit"))
+    pool.overcommit =
+        static_cast<std::uint64_t>(as_integer(*over, name + ".overcommit", 0, kAny));
+  return pool;
+}
+
+void set_hugetlb_pools(KernelConfig& config, const Node& value, std::string_view name) {
+  config.hugetlb_pools.clear();
+  for (const Node& item : as_list(value, name))
+    config.hugetlb_pools.push_back(hugetlb_pool(item, std::string(name)));
+}
+
+std::string get_hugetlb_pools(const KernelConfig& config) {
+  std::string text = "[";
+  for (const HugetlbSetting& pool : config.hugetlb_pools) {
+    if (text.size() > 1) text += ", ";
+    text += "{ size = \"" + format_quantity(pool.size, Dimension::kSize) + "\"";
+    if (pool.pages_of_node.empty()) text += ", pages = " + std::to_string(pool.pages);
+    if (!pool.pages_of_node.empty()) {
+      text += ", pages_of_node = [";
+      for (std::size_t i = 0; i < pool.pages_of_node.size(); ++i)
+        text += (i == 0 ? "" : ", ") + std::to_string(pool.pages_of_node[i]);
+      text += "]";
+    }
+    text += ", overcommit = " + std::to_string(pool.overcommit) + " }";
+  }
+  return text + "]";
+}
 
 constexpr Switch kSwitches[] = {
     flag<&C::pgfault_counts_retries>("counters.pgfault_counts_retries",
                                      "a fault that is tried again counts each time"),
     choice<&C::rss_stat, kRss>("counters.rss_stat", "how far VmRSS may lag"),
+    duration<&C::disk_read>("file.disk_read", "latency of one read from a file's device"),
+    bytes<&C::fault_around_bytes>("file.fault_around_bytes",
+                                  "cached pages that a read fault maps together"),
+    bytes<&C::read_ahead_bytes>("file.read_ahead", "read around a page that isn't cached"),
+    {"hugetlb.pools", "huge pages set aside: {size, pages or pages_of_node, overcommit}",
+     set_hugetlb_pools, get_hugetlb_pools},
     flag<&C::madvise_vma_lock>("locks.madvise_vma_lock",
                                "MADV_DONTNEED and MADV_FREE take the VMA's lock alone"),
     choice<&C::per_vma_lock, kVmaLock>("locks.per_vma_lock", "rules of the per-VMA lock"),
     choice<&C::rwsem, kRwSem>("locks.rwsem", "rules of mmap_lock"),
     choice<&C::split_pmd_ptlock, kSplit>(
         "locks.split_pmd_ptlock", "a PMD lock for each table page, or one for the mm"),
+    bytes<&C::memcg_max>("memcg.max", "memory.max of the program's cgroup; 0: no limit"),
     flag<&C::brk_full_merge>("mm.brk_full_merge", "the heap may merge with the bss below"),
     choice<&C::cow_reuse, kCowReuse>("mm.cow_reuse",
                                      "when a write fault keeps an anonymous page"),
@@ -148,16 +224,32 @@ constexpr Switch kSwitches[] = {
                          "MADV_DONTNEED frees page tables it leaves empty (x86-64)"),
     number<&C::stack_guard_gap, 0, 1 << 20>("mm.stack_guard_gap",
                                             "pages kept below a stack"),
+    flag<&C::anon_starts_active>("phys.anon_starts_active",
+                                 "new anonymous pages go on the active list"),
+    flag<&C::compaction>("phys.compaction", "CONFIG_COMPACTION"),
     number<&C::lru_batch, 1, 1024>("phys.lru_batch", "pages that wait per CPU for the LRU"),
     number<&C::min_free_kbytes_cap, 128, kAny>("phys.min_free_kbytes_cap",
                                                "largest derived min_free_kbytes"),
     choice<&C::pcp, kPcp>("phys.pcp", "orders and sizes of the per-CPU page lists"),
+    duration<&C::swap_read>("swap.read", "latency of reading one page from swap"),
+    bytes<&C::swap_size>("swap.size", "swap space; 0: none"),
+    duration<&C::swap_write>("swap.write", "time to write one page to swap"),
+    number<&C::extfrag_threshold, 0, 1000>("sysctl.vm.extfrag_threshold",
+                                           "fragmentation above which compaction is tried"),
     number<&C::max_map_count, 1, INT32_MAX>("sysctl.vm.max_map_count", "VMAs of a process"),
     number<&C::min_free_kbytes, 0, kAny>("sysctl.vm.min_free_kbytes",
                                          "reserve; 0: as the kernel derives it"),
+    number<&C::nr_hugepages, 0, kAny>("sysctl.vm.nr_hugepages",
+                                      "hugetlb pages of the default size"),
+    number<&C::nr_overcommit_hugepages, 0, kAny>("sysctl.vm.nr_overcommit_hugepages",
+                                                 "surplus hugetlb pages, default size"),
     number<&C::overcommit_memory, 0, 2>("sysctl.vm.overcommit_memory", "overcommit mode"),
     number<&C::overcommit_ratio, 0, 1'000'000>("sysctl.vm.overcommit_ratio",
                                                "percent of RAM in overcommit mode 2"),
+    number<&C::page_cluster, 0, 16>("sysctl.vm.page_cluster",
+                                    "log2 of the pages read together from swap"),
+    number<&C::swappiness, 0, 200>("sysctl.vm.swappiness",
+                                   "anonymous pages against file pages"),
     number<&C::user_reserve_kbytes, 0, kAny>("sysctl.vm.user_reserve_kbytes",
                                              "kept back in overcommit mode 2; 0: derived"),
     number<&C::watermark_scale_factor, 1, 3000>(
@@ -181,6 +273,8 @@ constexpr Switch kSwitches[] = {
                             "sizes below the PMD's that follow `enabled` (6.8)"),
     sizes<&C::mthp_madvise>("transparent_hugepage.mthp_madvise",
                             "sizes below the PMD's, for madvised mappings (6.8)"),
+    choice<&C::shmem_enabled, kShmem>("transparent_hugepage.shmem_enabled",
+                                      "which shared mappings get huge pages"),
     flag<&C::thp_strictly_local>("transparent_hugepage.strictly_local",
                                  "huge pages from the local node or not at all"),
     flag<&C::use_zero_page>("transparent_hugepage.use_zero_page",

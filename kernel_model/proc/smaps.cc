@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/maps.h"
@@ -72,7 +73,8 @@ class Walk {
 
   // Pages of one run may be shared by different numbers of mappings only after a fork.
   void add_base_pages(Range range, const PageView& view) {
-    if (view.file || mm_.kernel().processes().size() == 1) {
+    const bool alone = mm_.kernel().processes().size() == 1 && !vma_.file;
+    if ((view.file && view.pfn.v == 0) || alone) {
       add_pages(range, view, 1);
       return;
     }
@@ -82,7 +84,8 @@ class Walk {
   }
 
   void add_pages(Range range, const PageView& view, std::uint32_t mapcount) {
-    const bool shmem = view.file && (vma_.vm_flags & VM_SHARED);
+    const bool shmem =
+        view.file && view.pfn.v != 0 && is_shmem_page(mm_.kernel(), view.pfn);
     if (view.lazyfree) stats_.lazyfree += range.bytes();
     account(stats_, {range.bytes(), mapcount, !view.file, shmem, view.dirty, view.young});
   }

@@ -85,6 +85,9 @@ std::string vmstat_text(Kernel& kernel) {
   line("nr_free_pages", kernel.phys().nr_free_pages());
   line("nr_anon_pages", v.nr_anon_pages);
   line("nr_anon_transparent_hugepages", v.nr_anon_transparent_hugepages);
+  line("nr_mapped", v.nr_mapped);
+  line("nr_file_pages", v.nr_file_pages);
+  line("nr_shmem", v.nr_shmem);
   line("nr_page_table_pages", v.nr_page_table_pages);
   line("pgalloc_normal", kernel.phys().stats().pgalloc_normal);
   line("pgfree", kernel.phys().stats().pgfree);
@@ -109,8 +112,9 @@ std::string meminfo_text(Kernel& kernel) {
   meminfo_line(out, "MemTotal:", kb(phys.total_pages()));
   meminfo_line(out, "MemFree:", kb(free));
   meminfo_line(out, "MemAvailable:", kb(free - std::min(free, reserve)));
-  for (const char* none : {"Buffers:", "Cached:", "SwapCached:"})
-    meminfo_line(out, none, 0);
+  meminfo_line(out, "Buffers:", 0);
+  meminfo_line(out, "Cached:", gauge(v.nr_file_pages));
+  meminfo_line(out, "SwapCached:", 0);
   const bool active =
       kernel.version() < 5'009;  // new anonymous pages go on the active list
   meminfo_line(out, "Active:", active ? anon : 0);
@@ -121,7 +125,8 @@ std::string meminfo_text(Kernel& kernel) {
                            "SwapTotal:", "SwapFree:", "Dirty:", "Writeback:"})
     meminfo_line(out, none, 0);
   meminfo_line(out, "AnonPages:", anon);
-  for (const char* none : {"Mapped:", "Shmem:"}) meminfo_line(out, none, 0);
+  meminfo_line(out, "Mapped:", gauge(v.nr_mapped));
+  meminfo_line(out, "Shmem:", gauge(v.nr_shmem));
   if (kernel.version() >= 4'020) meminfo_line(out, "KReclaimable:", 0);
   for (const char* none : {"Slab:", "SReclaimable:", "SUnreclaim:", "KernelStack:"})
     meminfo_line(out, none, 0);

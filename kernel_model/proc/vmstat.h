@@ -35,7 +35,7 @@ struct Vmstat {
 #undef X
   // Gauges.
   std::int64_t nr_anon_pages = 0, nr_anon_transparent_hugepages = 0,
-               nr_page_table_pages = 0;
+               nr_page_table_pages = 0, nr_file_pages = 0, nr_shmem = 0, nr_mapped = 0;
 
   // Calls f(name, value) for each event, in the order above.
   template <typename F>

@@ -168,6 +168,7 @@ class Loader {
              seed == nullptr ? 1 : static_cast<std::uint64_t>(as_integer(*seed, "seed", 0)),
          .published = {},
          .expect = {}});
+    check_kernel(settings, out_.variants.back().kernel, out_.variants.back().profile);
   }
 
   static void refuse_variant_key(const Node& number) {

@@ -154,6 +154,35 @@ kernel::KernelConfig read_kernel(const Node& settings) {
   return config;
 }
 
+void check_kernel(const Node& settings, const kernel::KernelConfig& config,
+                  const arch::Profile& profile) {
+  const Entry* entry = required_table(settings, "kernel").find_entry("hugetlb");
+  const Place place = entry != nullptr ? entry->key_place : settings.place;
+  const auto& sizes = profile.geometry.hugetlb_sizes;
+  for (const kernel::HugetlbSetting& pool : config.hugetlb_pools) {
+    if (std::ranges::find(sizes, pool.size) == sizes.end()) {
+      std::vector<std::string> accepted;
+      for (const std::uint64_t size : sizes)
+        accepted.push_back(format_quantity(size, Dimension::kSize));
+      throw InputError({place,
+                        "kernel.hugetlb.pools",
+                        "kernel.hugetlb.pools: this machine has no hugetlb pages of " +
+                            format_quantity(pool.size, Dimension::kSize),
+                        {},
+                        std::move(accepted)});
+    }
+    if (pool.pages_of_node.size() > profile.nodes.size())
+      throw InputError({place,
+                        "kernel.hugetlb.pools",
+                        "kernel.hugetlb.pools: pages_of_node names " +
+                            std::to_string(pool.pages_of_node.size()) +
+                            " nodes, the machine has " +
+                            std::to_string(profile.nodes.size()),
+                        {},
+                        {}});
+  }
+}
+
 AllocatorSpec read_allocator(const Node& settings) {
   AllocatorSpec spec;
   const Node* node = settings.find("allocator");

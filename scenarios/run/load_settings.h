@@ -33,6 +33,9 @@ struct Machine {
 };
 [[nodiscard]] Machine read_machine(const Node& settings);
 [[nodiscard]] kernel::KernelConfig read_kernel(const Node& settings);
+// Refuses what this machine can't have: hugetlb pages of another size, nodes it lacks.
+void check_kernel(const Node& settings, const kernel::KernelConfig& config,
+                  const arch::Profile& profile);
 [[nodiscard]] AllocatorSpec read_allocator(const Node& settings);
 [[nodiscard]] workloads::Params read_workload(const Node& settings);
 

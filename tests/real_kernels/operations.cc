@@ -248,6 +248,29 @@ void fork(Probe& t) {
   t.mark("parent_writes_unshared");
 }
 
+// Shared anonymous memory.
+void shared(Probe& t) {
+  const auto p = t.map(64 * kMiB, kReadWrite, kMapShared | kMapAnonymous);
+  t.mark("mmap");
+  t.touch(p, 64 * kMiB, t.P);
+  t.mark("touch_every_page_64MiB");
+}
+
+// A cached file.
+void filemap(Probe& t) {
+  const auto file = t.write_file(16 * kMiB, 4096);
+  t.mark("write_16MiB");
+  const auto p = t.map_file(file, 16 * kMiB);
+  t.mark("mmap_private");
+  for (std::uint64_t i = 0; i < 16 * kMiB; i += t.P) t.read(p + i);
+  t.mark("read_every_page");
+  t.write(p);
+  t.mark("cow_1");
+  const auto q = t.map_file(file, 16 * kMiB);
+  t.touch(q, 16 * kMiB, t.P);
+  t.mark("write_every_page_2nd_map");
+}
+
 // The default size; a kernel without hugetlb ends after the first phase.
 void hugetlb(Probe& t) {
   const std::uint64_t size = t.set_nr_hugepages(4);
@@ -289,6 +312,8 @@ const std::map<std::string, std::function<void(Probe&)>>& table() {
       {"mremap", mremap},
       {"fork", fork},
       {"hugetlb", hugetlb},
+      {"shared", shared},
+      {"filemap", filemap},
       {"populate", populate},
   };
   return tests;

@@ -58,6 +58,7 @@ Probe::Probe(const DataFile& file, const Case& test) {
   process_ = &kernel_->create_process("mmprobe");
   stack_touched_ = stack_touched(profile.isa, test.test);
   std::tie(before_, after_) = own_pages(profile);
+  file_kind_ = file.name == kNativeFile ? FileKind::kRegular : FileKind::kShmem;
   P = profile.geometry.page_size();
   H = profile.geometry.has_thp ? profile.geometry.pmd_size() : 0;
   U = H != 0 ? H : 2 * kMiB;
@@ -146,6 +147,20 @@ Probe::Addr Probe::mapal(std::uint64_t bytes, std::uint64_t align) {
   const auto at = sys_mmap(task(), process(), q, bytes, kReadWrite, kAnon | kMapFixed);
   FAULTLINE_CHECK(at.ok() && at.value() == q);
   return q;
+}
+
+std::shared_ptr<File> Probe::write_file(std::uint64_t bytes, std::uint64_t piece) {
+  auto file = std::make_shared<File>(*kernel_, file_kind_, "/tmp/mmprobe.dat", 0);
+  for (std::uint64_t at = 0; at < bytes; at += piece)
+    FAULTLINE_CHECK(sys_pwrite(task(), process(), *file, at, piece).ok());
+  return file;
+}
+
+Probe::Addr Probe::map_file(const std::shared_ptr<File>& file, std::uint64_t bytes) {
+  const auto at =
+      sys_mmap_file(task(), process(), {}, bytes, kReadWrite, kMapPrivate, file, 0);
+  FAULTLINE_CHECK(at.ok());
+  return at.value();
 }
 
 void Probe::unmap(Addr at, std::uint64_t bytes) {

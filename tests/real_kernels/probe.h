@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernel_model/kernel.h"
+#include "kernel_model/mm/page_cache.h"
 #include "kernel_model/types.h"
 #include "sim/engine.h"
 #include "tests/real_kernels/probe_heap.h"
@@ -39,6 +40,9 @@ class Probe {
   void mark(const std::string& phase);
   Addr map(std::uint64_t bytes, unsigned prot, unsigned flags);
   Addr mapal(std::uint64_t bytes, std::uint64_t align);
+  // A new file in /tmp, written in pieces: tmpfs in the guests, ext4 natively.
+  std::shared_ptr<kernel::File> write_file(std::uint64_t bytes, std::uint64_t piece);
+  Addr map_file(const std::shared_ptr<kernel::File>& file, std::uint64_t bytes);  // private
   void unmap(Addr at, std::uint64_t bytes);
   int advise(Addr at, std::uint64_t bytes, kernel::Madvise advice);  // errno
   void protect(Addr at, std::uint64_t bytes, unsigned prot);
@@ -70,6 +74,7 @@ class Probe {
   kernel::Process* process_ = nullptr;
   Task* task_ = nullptr;
   std::uint64_t stack_touched_ = 0;
+  kernel::FileKind file_kind_ = kernel::FileKind::kShmem;
   std::unique_ptr<ProbeHeap> heap_;
   // The probe's own data that it writes around a snapshot: `before_` pages ahead of reading
   // minflt, `after_` behind.  It shows only after a fork, when the pages are shared.

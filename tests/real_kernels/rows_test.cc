@@ -19,7 +19,7 @@ namespace faultline::real_kernels {
 namespace {
 
 // Tests of the probe that wait for a part of the model.
-const std::set<std::string> kWaiting = {"filemap", "khuge", "shared"};
+const std::set<std::string> kWaiting = {"khuge"};
 
 // What must be equal.  The native file's vmstat is that of a whole busy system.
 const std::vector<std::string> kProcessCounters = {

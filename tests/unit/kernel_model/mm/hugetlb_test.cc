@@ -181,5 +181,24 @@ TEST(Hugetlb, MeminfoShowsThePool) {
   });
 }
 
+TEST(Hugetlb, TheScenarioSetsPoolsBySizeAndNode) {
+  Machine m("x86-4k", "6.1", [](KernelConfig& c) {
+    c.nr_hugepages = 3;
+    c.nr_overcommit_hugepages = 2;
+    c.hugetlb_pools = {
+        {.size = 1 * kGiB, .pages = 0, .pages_of_node = {}, .overcommit = 1}};
+  });
+  const HugetlbPool& pool = *m.kernel().hugetlb().default_pool();
+  EXPECT_EQ(pool.nr_huge_pages, 3U);
+  EXPECT_EQ(pool.nr_overcommit, 2U);
+  EXPECT_EQ(m.kernel().hugetlb().hstate_sizelog(30)->nr_overcommit, 1U);
+
+  Machine on_node("x86-4k", "6.1", [](KernelConfig& c) {
+    c.hugetlb_pools = {{.size = k2M, .pages_of_node = {5}}};
+  });
+  const HugetlbPool& per_node = *on_node.kernel().hugetlb().default_pool();
+  EXPECT_EQ(per_node.free_of_node[0].size(), 5U);
+}
+
 }  // namespace
 }  // namespace faultline::kernel
