@@ -86,7 +86,7 @@ void read_hugetlb_sizes(std::array<std::uint64_t, 8>& sizes) {
 
 }  // namespace
 
-NativeProcess::NativeProcess() {
+NativeProcess::NativeProcess(Threads threads) : all_threads_(threads == Threads::kAll) {
   facts_.page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   facts_.cpus = static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN));
   facts_.thp_size = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");

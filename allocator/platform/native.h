@@ -7,6 +7,8 @@
 // the whole process.
 #pragma once
 
+#include <sys/single_threaded.h>
+
 #include <array>
 #include <atomic>
 #include <bit>
@@ -21,13 +23,17 @@ class Native;
 
 class NativeProcess {
  public:
-  NativeProcess();
+  // Whose threads?  Those of run_threads, or also those that anyone in the process starts,
+  // for an allocator that serves all of it.
+  enum class Threads : std::uint8_t { kOwn, kAll };
+  explicit NativeProcess(Threads threads = Threads::kOwn);
   NativeProcess(const NativeProcess&) = delete;
   NativeProcess& operator=(const NativeProcess&) = delete;
 
  private:
   friend class Native;
   PlatformFacts facts_;
+  const bool all_threads_;
   std::atomic<bool> multi_threaded_ = false;
   ThreadHooks<Native> hooks_;
   std::atomic<std::size_t> storage_used_ = 0;
@@ -120,7 +126,8 @@ class Native {
 
   ThreadWords& thread_words() { return words_; }
   [[nodiscard]] bool multi_threaded() const {
-    return process_.multi_threaded_.load(std::memory_order_relaxed);
+    return process_.multi_threaded_.load(std::memory_order_relaxed) ||
+           (process_.all_threads_ && __libc_single_threaded == 0);
   }
   Addr static_storage(std::uint64_t n);
   void set_thread_hooks(const ThreadHooks<Native>& hooks) { process_.hooks_ = hooks; }

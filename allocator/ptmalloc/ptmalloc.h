@@ -6,7 +6,9 @@
 
 #include "allocator/ptmalloc/api.h"
 #include "allocator/ptmalloc/arena_choice.h"
+#include "allocator/ptmalloc/fork.h"
 #include "allocator/ptmalloc/heap.h"
+#include "allocator/ptmalloc/info.h"
 #include "allocator/ptmalloc/int_free.h"
 #include "allocator/ptmalloc/int_malloc.h"
 #include "allocator/ptmalloc/memalign.h"

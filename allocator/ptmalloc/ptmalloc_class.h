@@ -32,6 +32,14 @@
 
 namespace faultline::alloc {
 
+// What an arena holds; in bytes unless it says chunks.
+struct ArenaInfo {
+  std::uint64_t system = 0, max_system = 0;       // from the kernel, now and at most
+  std::uint64_t fast_chunks = 0, fast_bytes = 0;  // in fastbins
+  std::uint64_t free_chunks = 0, free_bytes = 0;  // in the other bins
+  std::uint64_t top = 0;
+};
+
 template <Platform P>
 class Ptmalloc {
  public:
@@ -52,6 +60,14 @@ class Ptmalloc {
   bool malloc_trim(P& p, std::uint64_t pad);
   // Answers 1 if the parameter was set, as the C function.
   int mallopt(P& p, Param param, std::int64_t value);
+
+  // Around a fork; the child calls the last one.
+  void fork_lock(P& p);
+  void fork_unlock_parent(P& p);
+  void fork_unlock_child(P& p);
+  // visit(ArenaInfo) of each arena, the main one first.
+  template <typename Visit>
+  void for_each_info(P& p, Visit visit);
 
   // What a thread leaves behind: its cache is emptied and its arena let go.
   void thread_exit(P& p);
@@ -93,6 +109,10 @@ class Ptmalloc {
     p.lock(av.lock());
   }
   [[nodiscard]] Arena<P> arena_of(P& p, Addr c, std::uint64_t head) const;
+
+  template <typename Visit>
+  void for_each_arena(P& p, Visit visit);
+  [[nodiscard]] ArenaInfo info_of(const Arena<P>& av) const;
 
   // Thread cache (thread_cache.h).
   Addr thread_cache(P& p, std::uint64_t size_to_put = UINT64_MAX);

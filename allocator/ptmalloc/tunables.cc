@@ -140,4 +140,49 @@ TunablesResult parse_tunables(std::string_view text, const ReleaseProfile& relea
   return out;
 }
 
+namespace {
+
+// True if it was taken.
+bool set_if_good(const Tunable* tunable, std::string_view text, Settings& settings) {
+  const std::optional<std::uint64_t> value = number(text);
+  if (tunable == nullptr || !value || *value < tunable->min || *value > tunable->max)
+    return false;
+  tunable->set(settings, *value);
+  return true;
+}
+
+}  // namespace
+
+void apply_tunables(std::string_view text, const ReleaseProfile& release,
+                    Settings& settings) {
+  while (!text.empty()) {
+    const std::size_t colon = text.find(':');
+    const std::string_view pair = text.substr(0, colon);
+    text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string_view::npos) continue;
+    const Tunable* const tunable = find(pair.substr(0, equals));
+    if (tunable != nullptr && tunable->known_to(release))
+      set_if_good(tunable, pair.substr(equals + 1), settings);
+  }
+}
+
+bool apply_variable(std::string_view name, std::string_view value, Settings& settings) {
+  struct Variable {
+    std::string_view name, tunable;
+  };
+  constexpr Variable kVariables[] = {
+      {"MALLOC_ARENA_MAX", "glibc.malloc.arena_max"},
+      {"MALLOC_ARENA_TEST", "glibc.malloc.arena_test"},
+      {"MALLOC_MMAP_MAX_", "glibc.malloc.mmap_max"},
+      {"MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold"},
+      {"MALLOC_PERTURB_", "glibc.malloc.perturb"},
+      {"MALLOC_TOP_PAD_", "glibc.malloc.top_pad"},
+      {"MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold"},
+  };
+  for (const Variable& v : kVariables)
+    if (v.name == name) return set_if_good(find(v.tunable), value, settings);
+  return false;
+}
+
 }  // namespace faultline::alloc

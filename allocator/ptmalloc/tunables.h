@@ -29,4 +29,12 @@ struct TunablesResult {
 [[nodiscard]] TunablesResult parse_tunables(std::string_view text,
                                             const ReleaseProfile& release);
 
+// As glibc takes them from the environment: what it doesn't know or can't read is passed
+// over.  Doesn't allocate.
+void apply_tunables(std::string_view text, const ReleaseProfile& release,
+                    Settings& settings);
+// MALLOC_ARENA_MAX=… and its sisters: `name` without the tunable's prefix.  False: there is
+// no such variable.
+bool apply_variable(std::string_view name, std::string_view value, Settings& settings);
+
 }  // namespace faultline::alloc

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Start-up, threads and forks of the preload library.
+//
+// Nothing here may allocate: the first call of malloc comes before main, perhaps before
+// libc is ready.
+#include "allocator/preload/heap.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "allocator/ptmalloc/tunables.h"
+
+namespace faultline::preload {
+namespace {
+
+using alloc::Native;
+using alloc::NativeProcess;
+
+// Raw storage, so that no constructor or destructor runs when the library is loaded or the
+// program ends: others may allocate before and after.
+template <typename T>
+struct Storage {
+  alignas(T) std::byte bytes[sizeof(T)];
+  T& get() { return *std::launder(reinterpret_cast<T*>(bytes)); }
+};
+
+enum class State : int { kNone, kStarting, kReady };
+constinit std::atomic<State> g_state{State::kNone};
+constinit Storage<NativeProcess> g_process{};
+constinit Storage<Heap> g_heap{};
+constinit Storage<alloc::Settings> g_settings{};
+constinit std::array<std::byte, 64 << 10> g_start_up{};
+constinit std::atomic<std::size_t> g_start_up_used{0};
+pthread_key_t g_key;
+
+struct ThreadSlot {
+  Storage<Native> native;
+  bool made;
+  bool starting;  // this thread makes the allocator
+  int exits;      // rounds of destructors so far
+};
+constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadSlot t_slot{};
+
+// Other destructors of thread-specific data may still free: the thread leaves in the last
+// round.
+void leave(void* slot) {
+  auto& s = *static_cast<ThreadSlot*>(slot);
+  constexpr int kRounds = 4;  // PTHREAD_DESTRUCTOR_ITERATIONS
+  if (++s.exits < kRounds - 1)
+    pthread_setspecific(g_key, slot);
+  else
+    g_heap.get().thread_exit(s.native.get());
+}
+
+// FAULTLINE_MALLOC=2.43-x86 chooses the release; the machine's own is Debian 12's.
+const alloc::ReleaseProfile& chosen_release() {
+  constexpr std::string_view kDefault = "2.36";
+  const char* const name = std::getenv("FAULTLINE_MALLOC");
+  if (name != nullptr)
+    if (const auto* release = alloc::find_release(name)) return *release;
+  return *alloc::find_release(kDefault);
+}
+
+// As ptmalloc_init: MALLOC_* first, GLIBC_TUNABLES over it.
+void read_environment(const alloc::ReleaseProfile& release, alloc::Settings& settings) {
+  if (environ == nullptr) return;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (text.starts_with("MALLOC_") && equals != std::string_view::npos)
+      alloc::apply_variable(text.substr(0, equals), text.substr(equals + 1), settings);
+  }
+  if (const char* tunables = std::getenv("GLIBC_TUNABLES"))
+    alloc::apply_tunables(tunables, release, settings);
+}
+
+void before_fork() {
+  heap().fork_lock(here());
+}
+void after_fork_in_parent() {
+  heap().fork_unlock_parent(here());
+}
+void after_fork_in_child() {
+  heap().fork_unlock_child(here());
+}
+
+void make_heap() {
+  t_slot.starting = true;
+  new (g_process.bytes) NativeProcess(NativeProcess::Threads::kAll);
+  const alloc::ReleaseProfile& release = chosen_release();
+  new (g_settings.bytes) alloc::Settings;
+  read_environment(release, g_settings.get());
+  pthread_key_create(&g_key, leave);
+  new (t_slot.native.bytes) Native(g_process.get());
+  t_slot.made = true;
+  new (g_heap.bytes) Heap(t_slot.native.get(), release, g_settings.get());
+  t_slot.starting = false;
+  g_state.store(State::kReady, std::memory_order_release);
+  pthread_setspecific(g_key, &t_slot);
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void start() {
+  State none = State::kNone;
+  if (g_state.compare_exchange_strong(none, State::kStarting)) {
+    make_heap();
+    return;
+  }
+  while (g_state.load(std::memory_order_acquire) != State::kReady) sched_yield();
+}
+
+}  // namespace
+
+Heap& heap() {
+  if (g_state.load(std::memory_order_acquire) != State::kReady) [[unlikely]]
+    start();
+  return g_heap.get();
+}
+
+Native& here() {
+  ThreadSlot& slot = t_slot;
+  if (!slot.made) [[unlikely]] {
+    static_cast<void>(heap());
+    if (!slot.made) {
+      new (slot.native.bytes) Native(g_process.get());
+      slot.made = true;
+      pthread_setspecific(g_key, &slot);
+    }
+  }
+  return slot.native.get();
+}
+
+bool starting() {
+  return t_slot.starting;
+}
+
+void* start_up_memory(std::size_t bytes, std::size_t alignment) {
+  std::size_t used = g_start_up_used.load();
+  for (;;) {
+    const std::size_t at = (used + alignment - 1) & ~(alignment - 1);
+    if (at + bytes > g_start_up.size()) return nullptr;
+    if (g_start_up_used.compare_exchange_weak(used, at + bytes)) return &g_start_up[at];
+  }
+}
+
+bool is_start_up_memory(const void* memory) {
+  const auto at = std::bit_cast<std::uintptr_t>(memory);
+  const auto start = std::bit_cast<std::uintptr_t>(g_start_up.data());
+  return at >= start && at < start + g_start_up.size();
+}
+
+}  // namespace faultline::preload

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Real programs on libfaultline_malloc.so: programs_test.py LIBRARY CONFORMANCE.
+
+Each must end as it does without the library and print the same.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+RELEASES = ["2.23", "2.26", "2.36", "2.39", "2.43-x86", "2.43-aarch64", "2.44"]
+TUNABLES = ["", "glibc.malloc.hugetlb=1", "glibc.malloc.hugetlb=2",
+            "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0:glibc.malloc.perturb=90"]
+
+PYTHON = """
+import json, threading
+def work(): [bytes(i) for i in range(3000)]
+threads = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(len(json.dumps({str(i): [i] * (i % 40) for i in range(20000)})))
+"""
+CPLUSPLUS = """#include <map>
+#include <string>
+int main() { std::map<int, std::string> m; for (int i = 0; i < 1000; ++i) m[i] = std::to_string(i);
+             return m.size() == 1000 ? 0 : 1; }
+"""
+
+
+def run(command, library=None, release=None, tunables="", cwd=None):
+    environment = dict(os.environ)
+    for name in ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC"):
+        environment.pop(name, None)
+    if library:
+        environment["LD_PRELOAD"] = library
+        environment["FAULTLINE_MALLOC"] = release
+        environment["GLIBC_TUNABLES"] = tunables
+    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False,
+                          timeout=300)
+
+
+def main(library, conformance):
+    wrong = 0
+
+    def compare(name, command, releases=RELEASES, tunables=("",), cwd=None):
+        nonlocal wrong
+        expected = run(command, cwd=cwd)
+        for release in releases:
+            for tunable in tunables:
+                got = run(command, library, release, tunable, cwd)
+                if (got.returncode, got.stdout) != (expected.returncode, expected.stdout):
+                    wrong += 1
+                    print(f"{name} on {release} {tunable}: status {got.returncode}, not "
+                          f"{expected.returncode}\n{got.stdout[-500:]}{got.stderr[-1000:]}")
+
+    compare("conformance", [conformance, "16"], tunables=TUNABLES)
+    compare("conformance of 64 threads", [conformance, "64"], releases=["2.36", "2.44"])
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder, "a.cc")
+        source.write_text(CPLUSPLUS)
+        programs = {
+            "bash": ["bash", "-c", "for i in $(seq 300); do x=$(echo $i); s=$s$x; done; echo ${#s}; ls / | sort"],
+            "python3": [sys.executable, "-c", PYTHON],
+            "git": ["git", "--version"],
+            "a C++ compiler": ["c++", "-O1", "-o", str(pathlib.Path(folder, "a.out")), str(source)],
+        }
+        for name, command in programs.items():
+            if shutil.which(command[0]):
+                compare(name, command, releases=["2.23", "2.36", "2.44"])
+    print("programs differ:" if wrong else "all programs run as on their own malloc", wrong or "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
