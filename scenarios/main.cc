@@ -17,6 +17,8 @@ constexpr const char* kHelp =
     "usage: faultline COMMAND [arguments]\n"
     "\n"
     "  run FILE [options]   run a scenario; --help lists the options\n"
+    "  native FILE          run its workload on this machine's own kernel, with the same "
+    "allocator\n"
     "  list WHAT            scenarios, profiles, kernels or workloads\n"
     "  show profile NAME    a machine: page sizes, memory, costs and their sources\n"
     "  show kernel NAME     a kernel version: every switch with its value\n"
@@ -27,6 +29,7 @@ int dispatch(const std::vector<std::string>& args) {
                                       args.end());
   const std::string command = args.empty() ? "" : args[0];
   if (command == "run") return run_command(rest);
+  if (command == "native") return native_command(rest);
   if (command == "list") return list_command(rest);
   if (command == "show") return show_command(rest);
   if (command == "--help" || command == "-h" || command == "help") {
@@ -37,7 +40,8 @@ int dispatch(const std::vector<std::string>& args) {
     std::puts("faultline " FAULTLINE_VERSION);
     return 0;
   }
-  const std::vector<std::string> accepted{"run", "list", "show", "--help", "--version"};
+  const std::vector<std::string> accepted{"run",  "native", "list",
+                                          "show", "--help", "--version"};
   throw InputError(
       {{"faultline", 0, 0},
        "",

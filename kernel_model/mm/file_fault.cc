@@ -65,8 +65,7 @@ class FileFault {
   FaultResult do_shared_fault() {
     Pfn page;
     if (const FaultResult r = get_page(page); r != FaultResult::kDone) return r;
-    if (!vma_.file->shmem())
-      fault_.task.charge(kPageMkwrite, fault_.pages.costs().pte_set);
+    if (!vma_.file->shmem()) fault_.task.charge(kPageMkwrite, fault_.pages.costs().pte_set);
     Ptl lock(fault_.task, fault_.pages, table_.page);
     if (still_none()) map(fault_.at, page, fault_.page_bits() | Pte::kWrite);
     return FaultResult::kDone;
@@ -122,8 +121,7 @@ class FileFault {
     const auto& cache = vma_.file->cached();
     for (auto it = cache.lower_bound(index_at(part.start));
          it != cache.end() && it->first < end; ++it) {
-      const VirtAddr at =
-          vma_.start + ((it->first - vma_.vm_pgoff) << page_shift_);
+      const VirtAddr at = vma_.start + ((it->first - vma_.vm_pgoff) << page_shift_);
       if (!tree_.get(table_, at).none()) continue;
       map(at, it->second, Pte::kPresent | Pte::kUser | Pte::kYoung);
       mapped |= fault_.pages.page_range(fault_.at).start == at;

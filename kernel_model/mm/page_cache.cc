@@ -77,8 +77,7 @@ std::optional<Pfn> add_to_page_cache(Task& task, Kernel& kernel, File& file,
   request.preferred_node = task.node();
   const auto page = kernel.phys().alloc_pages(request, task.cpu());
   if (!page) return std::nullopt;
-  if (file.shmem())
-    clear_pages(task, kernel, *page, kernel.profile().geometry.page_size());
+  if (file.shmem()) clear_pages(task, kernel, *page, kernel.profile().geometry.page_size());
   task.sync();
   if (const auto other = file.find(index)) {  // somebody was faster
     kernel.phys().free_pages(*page, 0, task.cpu());
@@ -120,9 +119,8 @@ SysResult<std::uint64_t> sys_pwrite(Task& task, Process& process, File& file,
 // Model: one read for all of it; pages join the cache when it is over.
 bool filemap_read(Task& task, Kernel& kernel, File& file, std::uint64_t index) {
   const Scope scope(task, kPageCacheRa);
-  const std::uint64_t count =
-      std::max<std::uint64_t>(
-          kernel.config().read_ahead_bytes >> kernel.profile().geometry.page_shift, 1);
+  const std::uint64_t count = std::max<std::uint64_t>(
+      kernel.config().read_ahead_bytes >> kernel.profile().geometry.page_shift, 1);
   // Sequential access reads on; anything else reads around.
   const bool sequential = index != 0 && index == file.next_read;
   const std::uint64_t before = sequential ? 0 : count / 2;
@@ -183,8 +181,8 @@ void file_vm_op_close(Task& task, Mm& mm, Vma& vma) {
 FileRef shmem_zero_setup(Mm& mm, std::uint64_t bytes, bool noreserve) {
   const std::uint64_t pages = pages_of(mm, bytes);
   if (!noreserve && !vm_enough_memory(mm, pages)) return nullptr;
-  auto file = std::make_shared<File>(mm.kernel(), FileKind::kShmem, "/dev/zero (deleted)",
-                                     bytes);
+  auto file =
+      std::make_shared<File>(mm.kernel(), FileKind::kShmem, "/dev/zero (deleted)", bytes);
   file->committed = noreserve ? 0 : pages;
   return file;
 }

@@ -10,6 +10,7 @@
 namespace faultline::cli {
 
 [[nodiscard]] int run_command(const std::vector<std::string>& args);
+[[nodiscard]] int native_command(const std::vector<std::string>& args);
 [[nodiscard]] int list_command(const std::vector<std::string>& args);
 [[nodiscard]] int show_command(const std::vector<std::string>& args);
 

@@ -3,13 +3,11 @@
 // faultline run: everything is read and checked before anything runs, and files are written
 // when all is known.
 #include <cstdio>
-#include <filesystem>
 
-#include "arch_profiles/input_error.h"
 #include "scenarios/cli/commands.h"
+#include "scenarios/cli/load.h"
 #include "scenarios/cli/options.h"
 #include "scenarios/cli/progress.h"
-#include "scenarios/library/library.h"
 #include "scenarios/report/json.h"
 #include "scenarios/report/text.h"
 #include "scenarios/report/write_file.h"
@@ -17,28 +15,6 @@
 
 namespace faultline::cli {
 namespace {
-
-scenario::Scenario load_named(const RunOptions& options) {
-  if (std::filesystem::exists(options.file))
-    return scenario::load_scenario_file(options.file, options.overrides);
-  if (const EmbeddedFile* file = find_library_scenario(options.file))
-    return scenario::load_scenario(file->text, std::string(file->name) + ".toml",
-                                   options.overrides);
-  const std::vector<std::string> names = library_scenario_names();
-  throw InputError({{options.file, 0, 0},
-                    "",
-                    "no such file, and no scenario of that name in the library",
-                    did_you_mean(options.file, names),
-                    names});
-}
-
-scenario::Scenario load(const RunOptions& options) {
-  scenario::Scenario s = load_named(options);
-  if (!options.seed) return s;
-  s.seed = *options.seed;
-  for (scenario::RunSpec& v : s.variants) v.seed = *options.seed;
-  return s;
-}
 
 void check_outputs(const RunOptions& o) {
   if (!o.json.empty()) report::check_writable(o.json, "--json");
@@ -65,7 +41,7 @@ int run_command(const std::vector<std::string>& args) {
     std::fputs(run_help().c_str(), stdout);
     return 0;
   }
-  const scenario::Scenario scenario = load(options);
+  const scenario::Scenario scenario = load_named(options);
   const scenario::RunChoice choice{options.variants, options.jobs};
   scenario::ProgressList progress(scenario::chosen_variants(scenario, choice).size());
   check_outputs(options);

@@ -131,6 +131,10 @@ std::string costs(const Result& r) {
 
 }  // namespace
 
+std::string measured_text(const Result& result) {
+  return heading(result) + "\n" + variants_table(result) + expectations(result);
+}
+
 std::string text(const Result& result) {
   return heading(result) + "\n" + variants_table(result) + published_table(result) +
          expectations(result) + explanation(result) + costs(result);

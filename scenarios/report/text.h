@@ -10,6 +10,8 @@
 
 namespace faultline::report {
 
+// What was measured: without prediction and explanation.
+[[nodiscard]] std::string measured_text(const scenario::Result& result);
 [[nodiscard]] std::string text(const scenario::Result& result);
 
 }  // namespace faultline::report

@@ -107,7 +107,7 @@ TEST(Files, PrivateWritesCopyAndLeaveTheFileAlone) {
     const std::uint64_t anon = m.mm().rss_anon, mapped = m.mm().rss_file;
     EXPECT_EQ(t.read(p), Signal::kNone);
     EXPECT_EQ(m.mm().rss_file, mapped + 2);
-    EXPECT_EQ(t.write(p), Signal::kNone);      // do_wp_page()
+    EXPECT_EQ(t.write(p), Signal::kNone);  // do_wp_page()
     EXPECT_EQ(m.mm().rss_file, mapped + 1);
     EXPECT_EQ(m.mm().rss_anon, anon + 1);
     EXPECT_NE(m.mm().pages().look(p).pfn, *file->find(0));
@@ -121,7 +121,8 @@ TEST(Files, WhatIsNotCachedIsReadFromItsDevice) {
   Machine m;
   m.run([&](Task& task) {
     Thread t(task, m);
-    const auto file = std::make_shared<File>(m.kernel(), FileKind::kRegular, "/f", 64 * k4K);
+    const auto file =
+        std::make_shared<File>(m.kernel(), FileKind::kRegular, "/f", 64 * k4K);
     const VirtAddr p = map(t, file, 64 * k4K, kMapPrivate);
     const Time before = task.now();
     EXPECT_EQ(t.read(p + 20 * k4K), Signal::kNone);
