@@ -20,6 +20,7 @@
 #include <new>
 #include <string_view>
 
+#include "allocator/ptmalloc/cut.h"
 #include "allocator/ptmalloc/tunables.h"
 
 namespace faultline::preload {
@@ -80,7 +81,8 @@ void read_environment(const alloc::ReleaseProfile& release, alloc::Settings& set
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
     if (text.starts_with("MALLOC_") && equals != std::string_view::npos)
-      alloc::apply_variable(text.substr(0, equals), text.substr(equals + 1), settings);
+      alloc::apply_variable(alloc::cut(text, 0, equals), alloc::cut(text, equals + 1),
+                            settings);
   }
   if (const char* tunables = std::getenv("GLIBC_TUNABLES"))
     alloc::apply_tunables(tunables, release, settings);

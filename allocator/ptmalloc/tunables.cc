@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Tunables and MALLOC_* variables as glibc takes them.  Nothing here allocates or throws:
+// it runs inside the first call of malloc.
 #include "allocator/ptmalloc/tunables.h"
 
 #include <charconv>
-#include <cstdint>
-#include <optional>
+
+#include "allocator/ptmalloc/cut.h"
+#include "allocator/ptmalloc/tunable_table.h"
 
 namespace faultline::alloc {
 namespace {
 
-constexpr std::uint64_t kNoLimit = UINT64_MAX;
-
-// What setting one does to Settings; the maximum is the list's.
-struct Tunable {
-  std::string_view name;
-  std::uint64_t min, max;
-  void (*set)(Settings&, std::uint64_t);
-  bool (*known_to)(const ReleaseProfile&) = [](const ReleaseProfile&) { return true; };
-};
+constexpr std::uint64_t kNoLimit = kNoTunableLimit;
 
 // Any of these four fixes the thresholds (do_set_*: mp_.no_dyn_threshold = 1).
 void fix(Settings& s) {
@@ -72,14 +68,19 @@ constexpr Tunable kTunables[] = {
      }},
 };
 
-const Tunable* find(std::string_view name) {
-  for (const Tunable& t : kTunables)
+}  // namespace
+
+std::span<const Tunable> tunables() {
+  return kTunables;
+}
+
+const Tunable* find_tunable(std::string_view name) {
+  for (const Tunable& t : tunables())
     if (t.name == name) return &t;
   return nullptr;
 }
 
-// As strtoul with base 0, without signs and blanks: decimal, 0x and octal.
-std::optional<std::uint64_t> number(std::string_view text) {
+std::optional<std::uint64_t> tunable_number(std::string_view text) {
   int base = 10;
   if (text.starts_with("0x") || text.starts_with("0X")) {
     base = 16;
@@ -95,56 +96,11 @@ std::optional<std::uint64_t> number(std::string_view text) {
   return value;
 }
 
-std::string range(const Tunable& t) {
-  return t.max == kNoLimit ? "at least " + std::to_string(t.min)
-                           : std::to_string(t.min) + " to " + std::to_string(t.max);
-}
-
-// One NAME=VALUE.
-void apply(std::string_view pair, const ReleaseProfile& release, TunablesResult& out) {
-  const std::size_t equals = pair.find('=');
-  const std::string name(pair.substr(0, equals));
-  if (equals == std::string_view::npos || equals == 0 || equals + 1 == pair.size()) {
-    out.problem = "\"" + std::string(pair) + "\" is not a tunable with its value";
-    return;
-  }
-  const Tunable* const tunable = find(name);
-  if (tunable == nullptr || !tunable->known_to(release)) {
-    out.problem = tunable == nullptr
-                      ? "unknown tunable \"" + name + "\""
-                      : std::string(release.name) + " has no tunable \"" + name + "\"";
-    out.unknown = name;
-    for (const Tunable& t : kTunables)
-      if (t.known_to(release)) out.accepted.emplace_back(t.name);
-    return;
-  }
-  const std::string_view text = pair.substr(equals + 1);
-  const std::optional<std::uint64_t> value = number(text);
-  if (!value || *value < tunable->min || *value > tunable->max) {
-    out.problem =
-        name + " can't be \"" + std::string(text) + "\": a number, " + range(*tunable);
-    return;
-  }
-  tunable->set(out.settings, *value);
-}
-
-}  // namespace
-
-TunablesResult parse_tunables(std::string_view text, const ReleaseProfile& release) {
-  TunablesResult out;
-  while (!text.empty() && out.problem.empty()) {
-    const std::size_t colon = text.find(':');
-    apply(text.substr(0, colon), release, out);
-    text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
-  }
-  return out;
-}
-
 namespace {
 
 // True if it was taken.
 bool set_if_good(const Tunable* tunable, std::string_view text, Settings& settings) {
-  const std::optional<std::uint64_t> value = number(text);
+  const std::optional<std::uint64_t> value = tunable_number(text);
   if (tunable == nullptr || !value || *value < tunable->min || *value > tunable->max)
     return false;
   tunable->set(settings, *value);
@@ -157,13 +113,13 @@ void apply_tunables(std::string_view text, const ReleaseProfile& release,
                     Settings& settings) {
   while (!text.empty()) {
     const std::size_t colon = text.find(':');
-    const std::string_view pair = text.substr(0, colon);
-    text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+    const std::string_view pair = cut(text, 0, colon);
+    text = colon == std::string_view::npos ? std::string_view{} : cut(text, colon + 1);
     const std::size_t equals = pair.find('=');
     if (equals == std::string_view::npos) continue;
-    const Tunable* const tunable = find(pair.substr(0, equals));
+    const Tunable* const tunable = find_tunable(cut(pair, 0, equals));
     if (tunable != nullptr && tunable->known_to(release))
-      set_if_good(tunable, pair.substr(equals + 1), settings);
+      set_if_good(tunable, cut(pair, equals + 1), settings);
   }
 }
 
@@ -181,7 +137,7 @@ bool apply_variable(std::string_view name, std::string_view value, Settings& set
       {"MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold"},
   };
   for (const Variable& v : kVariables)
-    if (v.name == name) return set_if_good(find(v.tunable), value, settings);
+    if (v.name == name) return set_if_good(find_tunable(v.tunable), value, settings);
   return false;
 }
 

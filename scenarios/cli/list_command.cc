@@ -46,6 +46,7 @@ void list_kernels() {
 }
 
 std::string default_of(const workloads::ParamDecl& p) {
+  if (p.type == workloads::ParamType::kOps) return "none";
   if (p.type == workloads::ParamType::kCount) return std::to_string(p.default_value);
   if (p.type == workloads::ParamType::kBytes)
     return format_quantity(static_cast<std::uint64_t>(p.default_value), Dimension::kSize);

@@ -2,12 +2,14 @@
 #include "scenarios/run/load_settings.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "allocator/ptmalloc/tunables.h"
 #include "arch_profiles/profile_loader.h"
 #include "kernel_model/presets/presets.h"
 #include "scenarios/run/allocators.h"
+#include "scenarios/workloads/ops_program.h"
 
 namespace faultline::scenario {
 namespace {
@@ -86,6 +88,29 @@ std::int64_t read_bytes(const Node& node, const std::string& key,
                     {}});
 }
 
+// A place inside a text of several lines: TOML leaves out the newline behind the quotes.
+Place place_in(const Node& node, unsigned line, unsigned column) {
+  if (node.text.find('\n') == std::string::npos)
+    return {node.place.file, node.place.line, node.place.column + column};
+  return {node.place.file, node.place.line + line, column};
+}
+
+std::string read_program(const Node& node, const std::string& key) {
+  std::string text = as_text(node, key);
+  const auto program = std::make_unique<workloads::OpsProgram>();
+  const workloads::OpsProblem problem = workloads::read_ops(text, *program);
+  if (problem.what == nullptr) return text;
+  std::string message = key + ": " + problem.what;
+  if (!problem.word.empty()) message += ": \"" + std::string(problem.word) + "\"";
+  std::vector<std::string> accepted;
+  if (!problem.accepted.empty()) accepted.emplace_back(problem.accepted);
+  throw InputError({place_in(node, problem.line, problem.column),
+                    key,
+                    std::move(message),
+                    {},
+                    std::move(accepted)});
+}
+
 std::int64_t read_param(const Node& node, const std::string& key,
                         const workloads::ParamDecl& decl) {
   switch (decl.type) {
@@ -93,6 +118,8 @@ std::int64_t read_param(const Node& node, const std::string& key,
       return as_integer(node, key, decl.min, decl.max);
     case workloads::ParamType::kBytes:
       return read_bytes(node, key, decl);
+    case workloads::ParamType::kOps:
+      break;  // read_program
     case workloads::ParamType::kChoice:
       return static_cast<std::int64_t>(as_choice(
           node, key, std::vector<std::string>(decl.choices.begin(), decl.choices.end())));
@@ -216,7 +243,10 @@ workloads::Params read_workload(const Node& settings) {
   check_keys(table, "[workload]", known);
   workloads::Params params(decl);
   for (const workloads::ParamDecl& p : decl.params)
-    if (const Node* node = table.find(p.name))
+    if (p.type == workloads::ParamType::kOps)
+      params.set_text(p.name, read_program(require(table, p.name, "[workload]"),
+                                           "workload." + std::string(p.name)));
+    else if (const Node* node = table.find(p.name))
       params.set(p.name, read_param(*node, "workload." + std::string(p.name), p));
   return params;
 }

@@ -3,6 +3,7 @@
 // The table of workloads and their parameters.  A new one adds a row here and a line in
 // workloads/dispatch.h.
 #include <iterator>
+#include <utility>
 
 #include "scenarios/workloads/workload.h"
 #include "sim/check.h"
@@ -34,6 +35,17 @@ constexpr ParamDecl kHugepages[] = {
 };
 constexpr CountDecl kHugepagesCounts[] = {{"inserted", "keys inserted"}};
 
+constexpr ParamDecl kOps[] = {
+    {"program", ParamType::kOps, 0, 0, 0,
+     "the operations, one a line (scenarios/workloads/ops_program.h)"},
+    {"blocks", ParamType::kCount, 1 << 20, 1, 1 << 26, "most blocks alive at once"},
+};
+constexpr CountDecl kOpsCounts[] = {
+    {"mallocs", "calls of malloc, calloc, memalign, realloc"},
+    {"refused-mallocs", "of these, those that answered NULL"},
+    {"frees", "calls of free"},
+};
+
 constexpr std::string_view kAccess[] = {"write", "read"};
 constexpr ParamDecl kTouch[] = {
     {"map", ParamType::kBytes, std::int64_t{1} << 30, 1, std::int64_t{1} << 46,
@@ -60,6 +72,7 @@ constexpr WorkloadDecl kAll[] = {
      "LTP's mallocstress: threads allocate blocks of growing size, write one word each, "
      "free them",
      true, kMallocstress, kMallocstressCounts},
+    {"ops", "play a list of allocator operations", true, kOps, kOpsCounts},
     {"touch", "map one area, touch one byte at a regular distance, no allocator", false,
      kTouch, kTouchCounts},
 };
@@ -100,6 +113,16 @@ std::int64_t Params::number(std::string_view name) const {
 
 std::uint64_t Params::bytes(std::string_view name) const {
   return static_cast<std::uint64_t>(number(name));
+}
+
+void Params::set_text(std::string_view name, std::string text) {
+  FAULTLINE_CHECK(values_.contains(name));
+  texts_.insert_or_assign(std::string(name), std::move(text));
+}
+
+std::string_view Params::text(std::string_view name) const {
+  const auto it = texts_.find(name);
+  return it == texts_.end() ? std::string_view{} : std::string_view(it->second);
 }
 
 std::string_view Params::choice(std::string_view name) const {

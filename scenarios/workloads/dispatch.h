@@ -5,6 +5,7 @@
 
 #include "scenarios/workloads/hugepages.h"
 #include "scenarios/workloads/mallocstress.h"
+#include "scenarios/workloads/ops.h"
 #include "scenarios/workloads/touch.h"
 #include "scenarios/workloads/workload.h"
 #include "sim/check.h"
@@ -16,6 +17,7 @@ Outcome run(P& p, Allocator& allocator, const Params& params, Progress& progress
   const std::string_view name = params.decl().name;
   if (name == "hugepages") return hugepages(p, allocator, params, progress);
   if (name == "mallocstress") return mallocstress(p, allocator, params, progress);
+  if (name == "ops") return ops(p, allocator, params);
   if (name == "touch") return touch(p, params);
   FAULTLINE_CHECK(!"a workload that is declared but not dispatched");
   return {};

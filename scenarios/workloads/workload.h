@@ -18,8 +18,9 @@
 namespace faultline::workloads {
 
 // kCount: a plain number.  kBytes: a number with a unit ("1.5 GiB"), kept in bytes.
-// kChoice: one of the texts in `choices`.
-enum class ParamType : std::uint8_t { kCount, kBytes, kChoice };
+// kChoice: one of the texts in `choices`.  kOps: a program of allocator operations; there
+// is no default.
+enum class ParamType : std::uint8_t { kCount, kBytes, kChoice, kOps };
 
 struct ParamDecl {
   std::string_view name;
@@ -55,15 +56,19 @@ class Params {
  public:
   explicit Params(const WorkloadDecl& decl);
   void set(std::string_view name, std::int64_t value);
+  void set_text(std::string_view name, std::string text);
   // Precondition: declared.
   [[nodiscard]] std::int64_t number(std::string_view name) const;
   [[nodiscard]] std::uint64_t bytes(std::string_view name) const;
   [[nodiscard]] std::string_view choice(std::string_view name) const;
+  // Of kOps; empty if it wasn't set.
+  [[nodiscard]] std::string_view text(std::string_view name) const;
   [[nodiscard]] const WorkloadDecl& decl() const { return *decl_; }
 
  private:
   const WorkloadDecl* decl_;
   std::map<std::string, std::int64_t, std::less<>> values_;
+  std::map<std::string, std::string, std::less<>> texts_;
 };
 
 // How far a run is, for whoever watches it from another host thread; results don't depend
