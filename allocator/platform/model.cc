@@ -64,7 +64,8 @@ ModelProcess::~ModelProcess() {
   process_.on_move = nullptr;
 }
 
-Model::Model(ModelProcess& process, Task& task) : process_(process), task_(task) {}
+Model::Model(ModelProcess& process, Task& task)
+    : process_(process), task_(task), generation_(&process.process_.access_generation) {}
 
 SysValue Model::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
   flush();

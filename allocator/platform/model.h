@@ -150,8 +150,9 @@ class Model {
   void usleep(std::uint64_t microseconds);
   std::uint64_t random_key();
 
+  // The hottest code there is; compilers think it too large to be inlined.
   template <typename T>
-  [[nodiscard]] T load(Addr at) {
+  [[nodiscard, gnu::always_inline]] T load(Addr at) {
     const ModelProcess::PieceEntry& e = entry(at);
     if ((e.piece_rw | 1) != (piece(at) << 1 | 1) || e.generation != generation())
         [[unlikely]]
@@ -161,7 +162,7 @@ class Model {
     return v;
   }
   template <typename T>
-  void store(Addr at, T v) {
+  [[gnu::always_inline]] void store(Addr at, T v) {
     const ModelProcess::PieceEntry& e = entry(at);
     if (e.piece_rw != (piece(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
       admit(at, kernel::Access::kWrite);
@@ -213,9 +214,7 @@ class Model {
                         kStorageEnd = kStorageBit + 0x1'0000;
 
   [[nodiscard]] static std::uint64_t piece(Addr at) { return at >> Window::kPieceShift; }
-  [[nodiscard]] std::uint64_t generation() const {
-    return process_.process_.access_generation;
-  }
+  [[nodiscard]] std::uint64_t generation() const { return *generation_; }
   ModelProcess::PieceEntry& entry(Addr at) {
     return process_.pieces_[piece(at) % ModelProcess::kPieceEntries];
   }
@@ -261,7 +260,8 @@ class Model {
 
   ModelProcess& process_;
   Task& task_;
-  std::uint64_t pending_ = 0;  // instructions not booked yet
+  const std::uint64_t* generation_;  // Process::access_generation
+  std::uint64_t pending_ = 0;        // instructions not booked yet
   ThreadWords words_;
   std::array<Step, 64> steps_{};  // where places lie in the attribution tree; a cache
 };
