@@ -28,7 +28,7 @@ RULES = {
     "house": hygiene.folders,
     "readme": hygiene.readme_commands,
     "names": hygiene.local_names,
-    "library": hygiene.library_scenarios,
+    "library": hygiene.scenario_library,
     "notebooks": hygiene.notebooks,
 }
 

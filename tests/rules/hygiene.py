@@ -112,7 +112,7 @@ def local_names(tree):
                     yield path, number, f"{match.group(0)!r}: {why}"
 
 
-def library_scenarios(tree):
+def scenario_library(tree):
     for path in tree.files:
         if not (path.startswith("scenarios/library/") and path.endswith(".toml")):
             continue
