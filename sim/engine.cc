@@ -36,6 +36,9 @@ Engine::Engine(MachineShape shape, SchedCosts costs)
   FAULTLINE_CHECK(!cpus_.empty());
   FAULTLINE_CHECK_GT(costs_.slice, Duration{});
   build_topology();
+#ifndef NDEBUG
+  check_lock_order();
+#endif
 }
 
 Engine::~Engine() = default;
@@ -49,6 +52,7 @@ Task& Engine::spawn(std::string name, std::function<void(Task&)> body, Time star
   task.engine_ = this;
   task.horizon_ = &horizon_;
   task.tree_ = &centres_;
+  task.lock_order_ = lock_order_.get();
   task.where_ = centres_.root();
   task.cpu_ = current_ != nullptr ? current_->cpu_ : 0;
   task.node_ = shape_.node_of_cpu[static_cast<std::size_t>(task.cpu_)];
@@ -57,6 +61,10 @@ Task& Engine::spawn(std::string name, std::function<void(Task&)> body, Time star
   ++live_;
   post(task, start);
   return task;
+}
+
+void Engine::check_lock_order() {
+  if (lock_order_ == nullptr) lock_order_ = std::make_unique<LockOrder>();
 }
 
 void Engine::set_daemon(Task& task) {

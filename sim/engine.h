@@ -73,6 +73,11 @@ class Engine {
   // nothing to happen) is our bug or the workload's: aborts with who waits for what.  An
   // exception that a task's body lets out ends the run and is thrown again here.
   void run();
+  // Tasks spawned from now on are held to one order of taking locks; see lock_order.h.
+  // Debug builds always do that.
+  void check_lock_order();
+  // Null if it is not checked.
+  [[nodiscard]] const LockOrder* lock_order() const { return lock_order_.get(); }
   // Daemons (khugepaged, kswapd) don't keep run() going.
   void set_daemon(Task& task);
   // Ends the tasks that are left (daemons) by unwinding their stacks.  Call it while what
@@ -167,6 +172,7 @@ class Engine {
   SchedCosts costs_;
   CentreTree centres_;
   LockRegistry locks_;
+  std::unique_ptr<LockOrder> lock_order_;
 
   Time horizon_ = Time::never();
   Time now_;  // of the last event or task due

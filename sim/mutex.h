@@ -25,6 +25,7 @@ class Mutex {
 
   void lock(Task& task) {
     task.sync();
+    task.takes(*stats_, this);
     if (owner_ != nullptr) [[unlikely]]
       wait(task);
     else
@@ -38,6 +39,7 @@ class Mutex {
     if (free) {
       own(task, task.now());
       ++stats_->write.acquired;
+      task.tried(*stats_, this);
     }
     task.charge(costs_.atomic);
     return free;
@@ -45,6 +47,7 @@ class Mutex {
   void unlock(Task& task) {
     task.charge(costs_.atomic);
     task.sync();
+    task.releases(this);
     stats_->write.held(task.now() - held_since_);
     if (owner_ != &task || !waiters_.empty()) [[unlikely]]
       hand_over(task);

@@ -4,6 +4,7 @@
 #include "sim/rwsem.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/check.h"
 #include "sim/rwsem_internal.h"
@@ -152,12 +153,16 @@ void RwSem::grant_readers(Task& waker) {
 }
 
 void RwSem::wake_up(Task& waker, Waiter& waiter) {
-  if (!waiter.sleeping) return;
+  if (!waiter.sleeping) {
+    waiter.woken = true;  // it spins before it sleeps: then it won't
+    return;
+  }
   waiter.sleeping = false;
   engine_->wake(*waiter.task, waker.now() + costs_.handover);
 }
 
 void RwSem::sleep(Task& task, Waiter& waiter) {
+  if (std::exchange(waiter.woken, false)) return;
   waiter.sleeping = true;
   task.block(TaskState::kLockWait);
 }

@@ -41,6 +41,7 @@ class RwSem final : private CpuWatcher {
 
   void down_read(Task& task) {
     task.sync();
+    task.takes(*stats_, this);
     if (readers_may_enter()) [[likely]]
       enter_as_reader(task, task.now());
     else
@@ -51,7 +52,10 @@ class RwSem final : private CpuWatcher {
   bool down_read_trylock(Task& task) {
     task.sync();
     const bool may = readers_may_enter();
-    if (may) enter_as_reader(task, task.now());
+    if (may) {
+      enter_as_reader(task, task.now());
+      task.tried(*stats_, this);
+    }
     stats_->read.acquired += may;
     task.charge(costs_.atomic);
     return may;
@@ -59,12 +63,14 @@ class RwSem final : private CpuWatcher {
   void up_read(Task& task) {
     task.charge(costs_.atomic);
     task.sync();
+    task.releases(this);
     leave_as_reader(task);
     if (readers_.empty() && !quiet()) [[unlikely]]
       released(task);
   }
   void down_write(Task& task) {
     task.sync();
+    task.takes(*stats_, this);
     if (is_unlocked()) [[likely]]
       own(task);
     else
@@ -75,7 +81,10 @@ class RwSem final : private CpuWatcher {
   bool down_write_trylock(Task& task) {
     task.sync();
     const bool may = is_unlocked();
-    if (may) own(task);
+    if (may) {
+      own(task);
+      task.tried(*stats_, this);
+    }
     stats_->write.acquired += may;
     task.charge(costs_.atomic);
     return may;
@@ -83,6 +92,7 @@ class RwSem final : private CpuWatcher {
   void up_write(Task& task) {
     task.charge(costs_.atomic);
     task.sync();
+    task.releases(this);
     disown(task);
     owner_ = Owner::kNone;
     nonspinnable_ = false;

@@ -12,6 +12,7 @@ void RwSem::read_slowpath_4_15(Task& task) {
   if (!is_locked()) mark_wake(task, Wake::kAny);
   for (;;) {
     task.sync();
+    me.woken = false;
     if (me.granted) return;
     sleep(task, me);
   }
@@ -26,6 +27,7 @@ void RwSem::write_slowpath_4_15(Task& task) {
   if (others_wait && !readers_.empty()) mark_wake(task, Wake::kReaders);
   for (;;) {
     task.sync();
+    me.woken = false;
     if (!is_locked()) break;  // whatever the place in the queue
     sleep(task, me);
   }

@@ -33,6 +33,7 @@ void RwSem::read_slowpath_5_3(Task& task) {
   cond_wake_waiter(task);
   for (;;) {
     task.sync();
+    me.woken = false;
     if (me.granted) return;
     sleep(task, me);
   }
@@ -46,6 +47,7 @@ void RwSem::write_slowpath_5_3(Task& task) {
   if (waiters_.front() != &me) cond_wake_waiter(task);
   for (;;) {
     task.sync();
+    me.woken = false;
     if (try_write_lock_5_3(task, me)) return;
     if (me.handoff_set) {
       spin_for_handoff(task, me);

@@ -12,6 +12,7 @@ struct RwSem::Waiter {
   LockMode mode;
   Time since;
   bool sleeping = false;     // must be woken; else it will look by itself
+  bool woken = false;        // since it looked last, while it was spinning: it won't sleep
   bool granted = false;      // a reader: is inside
   bool handoff_set = false;  // 5.3: the handoff bit was set for it
 };

@@ -26,6 +26,7 @@ class SpinLock {
   void lock(Task& task) {
     task.preempt_disable();
     task.sync();
+    task.takes(*stats_, this);
     if (owner_ != nullptr) [[unlikely]]
       wait(task);
     else
@@ -36,6 +37,7 @@ class SpinLock {
   void unlock(Task& task) {
     task.charge(costs_.atomic);
     task.sync();
+    task.releases(this);
     stats_->write.held(task.now() - held_since_);
     if (owner_ != &task || !waiters_.empty()) [[unlikely]]
       hand_over(task);

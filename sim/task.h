@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "sim/cost_centre.h"
+#include "sim/lock_order.h"
 #include "sim/time.h"
 
 namespace faultline {
@@ -110,6 +111,24 @@ class Task {
   void preempt_enable() { --preempt_count_; }
   [[nodiscard]] bool preemptible() const { return preempt_count_ == 0; }
 
+  // Locks tell what the task does with them; checked if the engine was asked to.
+  void takes(const LockStats& kind, const void* lock) {
+    if (lock_order_ != nullptr) [[unlikely]]
+      lock_order_->taking(*this, kind, lock);
+  }
+  void tried(const LockStats& kind, const void* lock) {
+    if (lock_order_ != nullptr) [[unlikely]]
+      lock_order_->tried(*this, kind, lock);
+  }
+  void releases(const void* lock) {
+    if (lock_order_ != nullptr) [[unlikely]]
+      lock_order_->released(*this, lock);
+  }
+  void passes(const LockStats& kind) {
+    if (lock_order_ != nullptr) [[unlikely]]
+      lock_order_->passed(*this, kind);
+  }
+
   // Where the task stands in the attribution tree.
   [[nodiscard]] CentreTree::Node* where() const { return where_; }
   [[nodiscard]] CentreTree::Node* below(const Centre& centre) const {
@@ -144,6 +163,7 @@ class Task {
   const Time* horizon_ = nullptr;  // the engine's: nobody else is due before it
   CentreTree::Node* where_ = nullptr;
   CentreTree* tree_ = nullptr;
+  LockOrder* lock_order_ = nullptr;  // null: not checked
   TaskUsage usage_;
   int cpu_ = 0;
   int node_ = 0;

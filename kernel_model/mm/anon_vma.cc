@@ -17,7 +17,7 @@ namespace {
 // differ.
 bool anon_vma_compatible(const Vma& below, const Vma& above, unsigned page_shift) {
   const std::uint64_t differ =
-      (below.vm_flags ^ above.vm_flags) & ~(kVmAccessFlags | VM_SOFTDIRTY);
+      (below.vm_flags ^ above.vm_flags) & ~(kVmAccessFlags | kVmSticky);
   return below.end == above.start && below.anonymous && above.anonymous && differ == 0 &&
          above.vm_pgoff == below.vm_pgoff + (below.bytes() >> page_shift);
 }

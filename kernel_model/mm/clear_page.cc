@@ -6,6 +6,7 @@
 #include "kernel_model/kernel.h"
 #include "kernel_model/phys/page_contents.h"
 #include "kernel_model/phys/phys_mem.h"
+#include "sim/check.h"
 
 namespace faultline::kernel {
 namespace {
@@ -16,6 +17,7 @@ constexpr Centre kCopyPage{"copy_page", true};
 
 void stream(Task& task, Kernel& kernel, const Centre& leaf, Pfn pfn, std::uint64_t bytes,
             std::uint64_t rate) {
+  FAULTLINE_CHECK(task.preemptible());  // no page-table lock is held across a clear or copy
   if (bytes < kSmallClear) {
     task.charge(leaf, stream_time(bytes, rate));
     return;

@@ -22,6 +22,9 @@ constexpr Centre kScanPmd{"hpage_collapse_scan_pmd", true};
 constexpr Centre kCollapseHugePage{"collapse_huge_page", true};
 constexpr Centre kCollapseCopy{"__collapse_huge_page_copy", true};
 
+// 6.18: ranges without a single writable entry are collapsed, too.
+constexpr unsigned kReadOnlyToo = 6018;
+
 // The one range being collapsed.
 struct Collapse {
   Task& task;
@@ -36,7 +39,7 @@ struct Collapse {
 // What the entries of a table say.
 struct Scan {
   std::uint64_t none_or_zero = 0, swap = 0, shared = 0, referenced = 0;
-  bool writable = false;
+  bool writable = false, guard = false;
   std::vector<std::uint64_t> pages_on_node;
 };
 
@@ -68,7 +71,8 @@ ScanResult scan_entry(const Collapse& c, Pte entry, Scan& scan) {
                ? ScanResult::kExceedNonePte
                : ScanResult::kSucceed;
   }
-  if (entry.has(Pte::kSwap)) {
+  scan.guard |= entry.has(Pte::kGuard);
+  if (entry.has(Pte::kSwap) || entry.has(Pte::kGuard)) {
     ++scan.swap;
     return exceeds(c.control, scan.swap, c.control.max_ptes_swap)
                ? ScanResult::kExceedSwapPte
@@ -86,7 +90,7 @@ ScanResult scan_table(const Collapse& c, const Table& table, Scan& scan) {
     const ScanResult result = scan_entry(c, table.entry[i], scan);
     if (result != ScanResult::kSucceed) return result;
   }
-  if (!scan.writable) return ScanResult::kPageRo;
+  if (!scan.writable && c.kernel().version() < kReadOnlyToo) return ScanResult::kPageRo;
   const bool lacks =
       scan.referenced == 0 || (scan.swap > 0 && scan.referenced < entries / 2);
   return c.control.is_khugepaged && lacks ? ScanResult::kLackReferencedPage
@@ -116,8 +120,10 @@ ScanResult revalidate(const Collapse& c, Table*& table) {
   if (!vma->range().contains(c.range) || !collapse_allowed(c.mm, *vma))
     return ScanResult::kVmaCheck;
   if (c.pages().maps_huge(c.range.start)) return ScanResult::kPmdMapped;
-  table = c.pages().tree().find_pte_table(c.range.start);
-  return table == nullptr ? ScanResult::kPmdNull : ScanResult::kSucceed;
+  const PageTableTree& tree = c.pages().tree();
+  if (tree.find_pmd_table(c.range.start) == nullptr) return ScanResult::kPmdNull;
+  table = tree.find_pte_table(c.range.start);
+  return table == nullptr ? ScanResult::kPmdNone : ScanResult::kSucceed;
 }
 
 // The old pages' entries leave the page table, which becomes the huge page's deposit.
@@ -206,6 +212,8 @@ ScanResult collapse_huge_page(const Collapse& c, const Scan& scan) {
   c.mm.mmap_read_lock(c.task);
   Table* table = nullptr;
   ScanResult result = revalidate(c, table);
+  // __collapse_huge_page_swapin() takes a guard mark for an entry to read in.
+  if (result == ScanResult::kSucceed && scan.guard) result = ScanResult::kFail;
   c.mm.mmap_read_unlock(c.task);
   if (result == ScanResult::kSucceed) {
     c.mm.mmap_write_lock(c.task);
@@ -280,7 +288,9 @@ Errno madvise_collapse(Task& task, Mm& mm, Vma& vma, Range range) {
   const VirtAddr start{(range.start.v + size - 1) & ~(size - 1)};
   const VirtAddr end{range.end.v & ~(size - 1)};
   const CollapseControl control{.is_khugepaged = false};
-  ScanResult last_fail = ScanResult::kSucceed;
+  // The kernel's answer where no range was tried and none should have been: a range that
+  // lies inside one huge page ends before it starts, and then nothing equals its number.
+  ScanResult last_fail = start <= end ? ScanResult::kSucceed : ScanResult::kFail;
   bool locked = true;
   for (VirtAddr at = start; at < end; at = at + size) {
     if (!locked) mm.mmap_read_lock(task);

@@ -23,9 +23,11 @@ class Mm;
 struct Vma;
 
 enum class ScanResult : std::uint8_t {
+  kFail,
   kSucceed,
   kPmdMapped,
-  kPmdNull,
+  kPmdNull,  // no table for its PMD entry
+  kPmdNone,  // no table below its PMD entry
   kExceedNonePte,
   kExceedSwapPte,
   kExceedSharedPte,

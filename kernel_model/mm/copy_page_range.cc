@@ -30,7 +30,8 @@ bool is_cow_mapping(const Vma& vma) {
 bool PageTables::copy_page_range(Task& task, PageTables& child, Vma& from, Vma& to) {
   // vma_needs_copy(): without an anon_vma there is nothing that a fault wouldn't fill in
   // the same way.
-  if (!from.anon_vma && (from.vm_flags & (VM_HUGETLB | VM_PFNMAP | VM_MIXEDMAP)) == 0)
+  if (!from.anon_vma &&
+      (from.vm_flags & (VM_HUGETLB | VM_PFNMAP | VM_MIXEDMAP | VM_MAYBE_GUARD)) == 0)
     return true;
   static_cast<void>(to);
   if (from.hugetlb) return copy_hugetlb_page_range(task, *this, child, from);
@@ -40,6 +41,7 @@ bool PageTables::copy_page_range(Task& task, PageTables& child, Vma& from, Vma& 
   const auto walked =
       static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
   task.charge(costs_.pmd_walk * walked);
+  if (!copy_upper_tables(task, child, range)) return false;
   VirtAddr at = tree_.next_in_use(range.start, range.end, tree_.pmd_level());
   while (at < range.end) {
     const VirtAddr end = std::min(range.end, pmd_range(at).end);
@@ -49,6 +51,21 @@ bool PageTables::copy_page_range(Task& task, PageTables& child, Vma& from, Vma& 
                             : copy_pte_range(task, child, {at, end}, is_cow_mapping(from));
     if (!copied) return false;
     at = tree_.next_in_use(end, range.end, tree_.pmd_level());
+  }
+  return true;
+}
+
+// copy_p4d_range() to copy_pmd_range(): an upper table has a counterpart, even if it is
+// empty.
+bool PageTables::copy_upper_tables(Task& task, PageTables& child, Range range) {
+  for (unsigned level = 1; level <= tree_.pmd_level(); ++level) {
+    const std::uint64_t extent = tree_.shape(level - 1).entry_bytes();
+    VirtAddr at = tree_.next_in_use(range.start, range.end, level - 1);
+    while (at < range.end) {
+      if (child.alloc_tables_to(task, at, level) == nullptr) return false;
+      const VirtAddr next{(at.v & ~(extent - 1)) + extent};
+      at = tree_.next_in_use(next, range.end, level - 1);
+    }
   }
   return true;
 }
@@ -80,7 +97,8 @@ bool PageTables::copy_huge_pmd(Task& task, PageTables& child, Table& pmd, VirtAd
 
 bool PageTables::copy_pte_range(Task& task, PageTables& child, Range range, bool cow) {
   Table* from = tree_.find_pte_table(range.start);
-  if (from == nullptr || from->used == 0) return true;
+  if (from == nullptr) return true;
+  // An empty table gets a counterpart, too (pte_alloc_map_lock() comes before any entry).
   Table* to = child.alloc_tables_to(task, range.start, tree_.pte_level());
   if (to == nullptr) return false;
   const LevelShape& shape = tree_.shape(tree_.pte_level());

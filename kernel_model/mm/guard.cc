@@ -84,7 +84,8 @@ void PageTables::guard_remove(Task& task, Range range) {
 Errno madvise_guard_install(Task& task, Mm& mm, Vma& vma, Range part) {
   if (!is_valid_guard_vma(mm.kernel(), vma, false)) return Errno::kEINVAL;
   const Scope scope(task, kGuardInstall);
-  // With an anon_vma a fork copies the tables, and so the marks.
+  // With either a fork copies the tables, and so the marks.
+  vma.vm_flags |= VM_MAYBE_GUARD;
   Fault context{task, mm.kernel(), mm, mm.pages(), vma, part.start, Access::kWrite, false};
   if (anon_vma_prepare(context) != FaultResult::kDone) return Errno::kENOMEM;
   mm.process().discarded(part);

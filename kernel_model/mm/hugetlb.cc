@@ -88,8 +88,8 @@ SysResult<VirtAddr> mmap_hugetlb(Task& task, Mm& mm, VirtAddr hint, std::uint64_
   if (pool == nullptr) return Errno::kEINVAL;
   const std::uint64_t rounded = (length + pool->size - 1) & ~(pool->size - 1);
   if (length == 0) return Errno::kEINVAL;
-  if (rounded == 0 || rounded > mm.kernel().profile().layout.task_size)
-    return Errno::kENOMEM;
+  if (rounded == 0) return Errno::kEINVAL;  // it wraps before anybody looks
+  if (rounded > mm.kernel().profile().layout.task_size) return Errno::kENOMEM;
   if (mm.vmas.size() > mm.kernel().config().max_map_count) return Errno::kENOMEM;
   task.charge(mm.kernel().profile().costs.mmap_base);
   if ((flags & kMapFixedNoreplace) != 0) flags |= kMapFixed;
@@ -99,17 +99,22 @@ SysResult<VirtAddr> mmap_hugetlb(Task& task, Mm& mm, VirtAddr hint, std::uint64_
   const Vma* there = mm.vmas.find(range.start);
   if (there != nullptr && there->start < range.end) {
     if ((flags & kMapFixedNoreplace) != 0) return Errno::kEEXIST;
-    if (do_munmap(task, mm, range.start, rounded, MunmapLock::kKeep).error != Errno::kOk)
-      return Errno::kENOMEM;
+    const Errno error = do_munmap(task, mm, range.start, rounded, MunmapLock::kKeep).error;
+    if (error != Errno::kOk) return mmap_unmap_error(mm.kernel(), error);
   }
   return map_range(task, mm, *pool, range, prot, flags);
 }
 
-bool hugetlb_may_split(const Vma& vma, Range part) {
-  if (!vma.hugetlb) return true;
-  const std::uint64_t mask = vma.hugetlb->pool.size - 1;
-  return (part.start <= vma.start || (part.start.v & mask) == 0) &&
-         (part.end >= vma.end || (part.end.v & mask) == 0);
+bool hugetlb_may_split(const Vma& vma, VirtAddr at) {
+  return !vma.hugetlb || (at.v & (vma.hugetlb->pool.size - 1)) == 0;
+}
+
+Errno hugetlb_check_split(Task& task, Mm& mm, Vma& vma, Range part) {
+  const bool at_start = part.start > vma.start;
+  if (at_start && !hugetlb_may_split(vma, part.start)) return Errno::kEINVAL;
+  if (part.end >= vma.end || hugetlb_may_split(vma, part.end)) return Errno::kOk;
+  if (at_start) split_vma(task, mm, vma, part.start);
+  return Errno::kEINVAL;
 }
 
 void hugetlb_vm_op_close(Mm& mm, Vma& vma) {

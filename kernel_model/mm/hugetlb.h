@@ -91,9 +91,11 @@ SysResult<VirtAddr> mmap_hugetlb(Task& task, Mm& mm, VirtAddr hint, std::uint64_
                                  unsigned prot, unsigned flags);
 // A fault in a VM_HUGETLB mapping.
 FaultResult hugetlb_fault(Fault& fault);
-// hugetlb_vm_op_split(): may VMAs begin or end at the ends of `part`?  True for other
-// mappings.
-[[nodiscard]] bool hugetlb_may_split(const Vma& vma, Range part);
+// hugetlb_vm_op_split(): may a VMA begin or end at `at`?  True for other mappings.
+[[nodiscard]] bool hugetlb_may_split(const Vma& vma, VirtAddr at);
+// Before `part` of the VMA becomes one of its own: EINVAL if it can't.  As the kernel
+// splits at the start before it looks at the end, that split stays.
+[[nodiscard]] Errno hugetlb_check_split(Task& task, Mm& mm, Vma& vma, Range part);
 // The VMA goes: reservations that it didn't use are given back.
 void hugetlb_vm_op_close(Mm& mm, Vma& vma);
 // unmap_hugepage_range().  `range` is a multiple of the pages.

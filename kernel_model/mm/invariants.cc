@@ -50,9 +50,13 @@ Sums sums_of(const Mm& mm) {
 
 }  // namespace
 
-void check_vma_invariants(const Mm& mm) {
+void check_vmas_in_order(const Mm& mm) {
   mm.vmas.check();
   for (const Vma& vma : mm.vmas) check_vma(mm, vma);
+}
+
+void check_vma_invariants(const Mm& mm) {
+  check_vmas_in_order(mm);
   const Sums sums = sums_of(mm);
   FAULTLINE_CHECK_EQ(mm.total_vm, sums.total);
   FAULTLINE_CHECK_EQ(mm.data_vm, sums.data);

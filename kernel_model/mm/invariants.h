@@ -12,6 +12,10 @@ class Mm;
 // Aborts with both sides of what disagrees.
 void check_invariants(Kernel& kernel);
 
+// Also while calls are under way: VMAs are ordered, disjoint, page aligned, with sane
+// flags.
+void check_vmas_in_order(const Mm& mm);
+
 // The VMAs of one mm: ordered, disjoint, page aligned, sane flags; its counters are their
 // sums.
 void check_vma_invariants(const Mm& mm);

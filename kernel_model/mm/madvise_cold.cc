@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernel_model/mm/folio.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
@@ -21,7 +22,8 @@ namespace {
 constexpr Centre kColdOrPageout{"madvise_cold_or_pageout_pte_range", true};
 constexpr Centre kReclaimPages{"reclaim_pages", true};
 
-// 6.10: a huge page that PTEs map whole is handled in one go (folio_pte_batch()).
+// 6.10: a huge page that PTEs map whole is handled in one go, and what can't be split is
+// passed over; before, the walk ended there.
 constexpr unsigned kWholeFolios = 6010;
 
 class ColdWalk {
@@ -83,7 +85,7 @@ bool ColdWalk::huge_pmd(Range range) {
   Ptl lock(task_, pages_, pages_.pmd_lock_page(pmd));
   const Pte entry = tree_.get(pmd, range.start);
   if (!entry.is_leaf()) return false;
-  if (!entry.maps_anon() || total_mapcount(kernel_, entry.pfn()) != 1) return true;
+  if (!entry.maps_anon() || folio_maybe_mapped_shared(kernel_, entry.pfn())) return true;
   if (range != pages_.pmd_range(range.start)) {
     lock.unlock();
     return !split_huge_page(task_, kernel_, entry.pfn());
@@ -139,10 +141,15 @@ void ColdWalk::pte_range(Range range) {
       if (step != Step::kNext) break;
       i = PageTableTree::next_index(*table, i + 1, to);
     }
+    const std::uint64_t batch =
+        step == Step::kSplitFirst ? folio_pte_batch(kernel_, *table, i, to) : 1;
     at = address(*table, i);
     lock.unlock();
     if (tlb_.full()) tlb_.flush();
-    if (step != Step::kSplitFirst || !split_huge_page(task_, kernel_, to_split_)) return;
+    if (step != Step::kSplitFirst) return;
+    if (split_huge_page(task_, kernel_, to_split_)) continue;
+    if (kernel_.version() < kWholeFolios) return;
+    at = at + (batch << shape.shift);  // it stays as it is
   }
 }
 
@@ -161,14 +168,16 @@ ColdWalk::Step ColdWalk::pte(Table& table, std::uint64_t& i, std::uint64_t to) {
 // A piece of a huge page: it is split, unless all of it lies here (and the kernel looks).
 ColdWalk::Step ColdWalk::compound_pte(Table& table, std::uint64_t& i, std::uint64_t to) {
   const Pfn head = compound_head(kernel_, table.entry[i].pfn());
-  if (max_mapcount(kernel_, head) != 1) return Step::kStop;
+  const bool shared = folio_maybe_mapped_shared(kernel_, head);
   to_split_ = head;
+  if (kernel_.version() < kWholeFolios) return shared ? Step::kStop : Step::kSplitFirst;
   const std::uint64_t count = std::uint64_t{1} << compound_order(kernel_, head);
-  bool whole =
-      kernel_.version() >= kWholeFolios && table.entry[i].pfn() == head && i + count <= to;
-  for (std::uint64_t k = 1; whole && k < count; ++k)
-    whole = table.entry[i + k].maps_anon() && table.entry[i + k].pfn().v == head.v + k;
-  if (!whole) return Step::kSplitFirst;
+  const std::uint64_t batch = folio_pte_batch(kernel_, table, i, to);
+  if (batch < count && !shared) return Step::kSplitFirst;
+  if (batch < count || total_mapcount(kernel_, head) != static_cast<std::int64_t>(count)) {
+    i += batch - 1;
+    return Step::kNext;
+  }
   bool dirty = (page(head).flags & Page::kDirty) != 0;
   for (std::uint64_t k = 0; k < count; ++k) {
     age(table, i + k);

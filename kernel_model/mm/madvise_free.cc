@@ -7,6 +7,7 @@
 // madvise_free_huge_pmd() (mm/huge_memory.c), v4.15-6.18.
 #include <algorithm>
 
+#include "kernel_model/mm/folio.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
@@ -27,7 +28,8 @@ bool dirty_or_young(Pte entry) {
   return entry.has(Pte::kDirty) || entry.has(Pte::kYoung);
 }
 
-// 6.10: a whole huge page that PTEs map is handled in one go (folio_pte_batch()).
+// 6.10: a whole huge page that PTEs map is handled in one go, and what can't be split is
+// passed over; before, the walk ended there.
 constexpr unsigned kWholeFolios = 6010;
 
 }  // namespace
@@ -59,7 +61,7 @@ bool PageTables::madvise_free_huge_pmd(Task& task, Range range) {
   Ptl lock(task, *this, pmd_lock_page(pmd));
   const Pte entry = tree_.get(pmd, range.start);
   if (!entry.is_leaf() || !entry.maps_anon()) return false;
-  if (total_mapcount(kernel_, entry.pfn()) != 1) return false;
+  if (folio_maybe_mapped_shared(kernel_, entry.pfn())) return false;
   if (range != pmd_range(range.start)) {
     lock.unlock();
     split_huge_page(task, kernel_, entry.pfn());
@@ -94,52 +96,49 @@ bool PageTables::madvise_free_pte_range(Task& task, Range range) {
     }
     cleaned |= count > 0;
     task.charge(costs_.pte_set * count);
-    const Pfn pfn = i < to ? table->entry[i].pfn() : Pfn{};
+    if (i >= to) return cleaned;
+    const Pfn head = compound_head(kernel_, table->entry[i].pfn());
+    const std::uint64_t batch = folio_pte_batch(kernel_, *table, i, to);
     at = table->start + (i << shape.shift);
     lock.unlock();
-    if (i >= to) return cleaned;
-    if (!split_huge_page(task, kernel_, compound_head(kernel_, pfn))) return cleaned;
+    if (split_huge_page(task, kernel_, head)) continue;
+    if (kernel_.version() < kWholeFolios) return cleaned;
+    at = at + (batch << shape.shift);  // it stays as it is
   }
   return cleaned;
 }
 
-// One entry, under the table's lock.
+// One entry, under the table's lock; or a whole compound page's.
 PageTables::FreeStep PageTables::madvise_free_pte(Task& task, Table& table,
                                                   std::uint64_t& i, std::uint64_t to) {
   const Pte entry = table.entry[i];
   if (entry.has(Pte::kGuard) || !entry.maps_anon()) return FreeStep::kSkipped;
   const Pfn head = compound_head(kernel_, entry.pfn());
-  if (compound_order(kernel_, head) > 0) {
-    if (max_mapcount(kernel_, head) != 1) return FreeStep::kStop;
-    const std::uint64_t pages = std::uint64_t{1} << compound_order(kernel_, head);
-    const bool whole = kernel_.version() >= kWholeFolios && entry.pfn() == head &&
-                       i + pages <= to && maps_run(table, i, pages);
-    if (!whole) return FreeStep::kSplitFirst;
-    kernel_.phys().page(head).flags &= static_cast<std::uint16_t>(~Page::kDirty);
-    for (std::uint64_t k = 0; k < pages; ++k)
-      table.entry[i + k] = clean_and_old(table.entry[i + k]);
-    i += pages - 1;
-    kernel_.mm_shared().lru.mark_page_lazyfree(head, task.cpu());
-    return FreeStep::kCleaned;
+  const std::uint64_t pages = std::uint64_t{1} << compound_order(kernel_, head);
+  std::uint64_t batch = 1;
+  if (pages > 1) {
+    const bool shared = folio_maybe_mapped_shared(kernel_, head);
+    if (kernel_.version() < kWholeFolios)
+      return shared ? FreeStep::kStop : FreeStep::kSplitFirst;
+    batch = folio_pte_batch(kernel_, table, i, to);
+    if (batch < pages && !shared) return FreeStep::kSplitFirst;
   }
-  Page& page = kernel_.phys().page(entry.pfn());
+  const std::uint64_t first = i;
+  i += batch - 1;
+  if (batch < pages) return FreeStep::kSkipped;
+  Page& page = kernel_.phys().page(head);
   if ((page.flags & Page::kDirty) != 0) {
-    if (page.mapcount != 1) return FreeStep::kSkipped;
+    if (total_mapcount(kernel_, head) != static_cast<std::int64_t>(pages))
+      return FreeStep::kSkipped;
     page.flags &= static_cast<std::uint16_t>(~Page::kDirty);
   }
-  const bool changed = dirty_or_young(entry);
-  table.entry[i] = clean_and_old(entry);
-  kernel_.mm_shared().lru.mark_page_lazyfree(entry.pfn(), task.cpu());
-  return changed ? FreeStep::kCleaned : FreeStep::kSkipped;
-}
-
-// Entries [i, i + pages) map consecutive frames.
-bool PageTables::maps_run(const Table& table, std::uint64_t i, std::uint64_t pages) const {
-  for (std::uint64_t k = 1; k < pages; ++k) {
-    const Pte entry = table.entry[i + k];
-    if (!entry.maps_anon() || entry.pfn().v != table.entry[i].pfn().v + k) return false;
+  bool changed = false;
+  for (std::uint64_t k = first; k <= i; ++k) {
+    changed |= dirty_or_young(table.entry[k]);
+    table.entry[k] = clean_and_old(table.entry[k]);
   }
-  return true;
+  kernel_.mm_shared().lru.mark_page_lazyfree(head, task.cpu());
+  return changed ? FreeStep::kCleaned : FreeStep::kSkipped;
 }
 
 }  // namespace faultline::kernel

@@ -70,7 +70,8 @@ Errno madvise_remove(Task& task, Mm& mm, Vma& vma, Range part) {
 // madvise_update_vma()
 Errno update_vma(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t new_flags) {
   if (new_flags == vma->vm_flags) return Errno::kOk;
-  if (!hugetlb_may_split(*vma, part)) return Errno::kEINVAL;
+  if (const Errno error = hugetlb_check_split(task, mm, *vma, part); error != Errno::kOk)
+    return error;
   const Scope scope(task, centre::kMadviseVmaBehavior);
   VmaSpec spec = VmaSpec::of(*vma, part, mm.kernel().profile().geometry.page_shift);
   spec.vm_flags = new_flags;

@@ -19,14 +19,13 @@ namespace {
 // Pages that one pass under mmap_lock looks at: what fits one page of answers.
 void look_at(Mm& mm, const Vma& vma, Range part, std::vector<std::uint8_t>& present) {
   const std::uint64_t page = mm.kernel().profile().geometry.page_size();
+  const unsigned shift = mm.kernel().profile().geometry.page_shift;
   for (VirtAddr at = part.start; at < part.end; at = at + page) {
     const PageView::Kind kind = mm.pages().look(at).kind;
     const bool mapped = kind != PageView::kNone && kind != PageView::kGuard;
-    const bool cached = vma.file ? vma.file
-                                       ->find(vma.linear_page_index(
-                                           at, mm.kernel().profile().geometry.page_shift))
-                                       .has_value()
-                                 : !vma.anonymous;
+    const bool cached = vma.file
+                            ? vma.file->find(vma.linear_page_index(at, shift)).has_value()
+                            : !vma.anonymous && (vma.vm_flags & VM_HUGETLB) == 0;
     present.push_back(mapped || cached ? 1 : 0);
   }
 }

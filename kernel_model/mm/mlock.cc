@@ -8,6 +8,7 @@
 
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmap.h"
 #include "kernel_model/mm/populate.h"
 #include "kernel_model/mm/vma_ops.h"
@@ -43,6 +44,8 @@ Errno mlock_fixup(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t new_f
   const std::uint64_t pages = pages_of(mm, part.bytes());
   if ((old_flags & VM_LOCKED) != 0) mm.locked_vm -= pages;
   if ((new_flags & VM_LOCKED) != 0) mm.locked_vm += pages;
+  // mlock_vma_pages_range(): what waits for the LRU gets there first.
+  mm.kernel().mm_shared().lru.lru_add_drain(task.cpu());
   mm.pages().mlock_pages(part, (new_flags & VM_LOCKED) != 0);
   return Errno::kOk;
 }

@@ -56,7 +56,7 @@ Errno prepare(Task& task, Mm& mm, VmaSpec& spec) {
     if (gone.error != Errno::kOk) {
       if (charged && charge_first && pages > reused)
         vm_unacct_memory(mm.kernel(), pages - reused);
-      return Errno::kENOMEM;
+      return mmap_unmap_error(mm.kernel(), gone.error);
     }
   }
   if (!charged) return Errno::kOk;
@@ -146,6 +146,11 @@ bool wants_populate(const Mm& mm, VirtAddr mapped, unsigned flags) {
 }
 
 }  // namespace
+
+Errno mmap_unmap_error(const Kernel& kernel, Errno error) {
+  constexpr unsigned kAnswered = 6012;
+  return kernel.version() < kAnswered ? Errno::kENOMEM : error;
+}
 
 std::uint64_t calc_vm_flags(const Mm& mm, unsigned prot, unsigned flags) {
   std::uint64_t vm_flags =

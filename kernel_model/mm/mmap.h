@@ -13,6 +13,7 @@
 
 namespace faultline::kernel {
 
+class Kernel;
 class Mm;
 
 // What do_munmap does with mmap_lock, which it finds held for write.
@@ -29,6 +30,10 @@ MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length,
                        MunmapLock lock);
 // Gives mmap_lock back after do_munmap, in whichever mode it is held.
 void unlock_after_munmap(Task& task, Mm& mm, const MunmapResult& result);
+
+// What mmap answers if what is in the way can't be unmapped: from 6.12 that error itself,
+// ENOMEM before.
+[[nodiscard]] Errno mmap_unmap_error(const Kernel& kernel, Errno error);
 
 // PROT_* and MAP_* to VM_*, with what every new mapping may be given later.
 [[nodiscard]] std::uint64_t calc_vm_flags(const Mm& mm, unsigned prot, unsigned flags);

@@ -46,7 +46,8 @@ Errno mprotect_fixup(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t ne
   const std::uint64_t old_flags = vma->vm_flags;
   if (new_flags == old_flags) return Errno::kOk;
   const Scope scope(task, centre::kMprotectFixup);
-  if (!hugetlb_may_split(*vma, part)) return Errno::kEINVAL;
+  if (const Errno error = hugetlb_check_split(task, mm, *vma, part); error != Errno::kOk)
+    return error;
   const std::uint64_t pages = pages_of(mm, part.bytes());
   const auto charged = charge(mm, *vma, pages, new_flags);
   if (!charged) return Errno::kENOMEM;

@@ -38,12 +38,12 @@ Errno split_edges(Task& task, Mm& mm, Vma* first, Range range) {
   if (range.start > first->start) {
     if (range.end < first->end && mm.vmas.size() >= mm.kernel().config().max_map_count)
       return Errno::kENOMEM;
-    if (!hugetlb_may_split(*first, range)) return Errno::kEINVAL;
+    if (!hugetlb_may_split(*first, range.start)) return Errno::kEINVAL;
     split_vma(task, mm, *first, range.start);
   }
   Vma* const last = mm.vmas.find(range.end);
   if (last == nullptr || last->start >= range.end) return Errno::kOk;
-  if (!hugetlb_may_split(*last, range)) return Errno::kEINVAL;
+  if (!hugetlb_may_split(*last, range.end)) return Errno::kEINVAL;
   split_vma(task, mm, *last, range.end);
   return Errno::kOk;
 }

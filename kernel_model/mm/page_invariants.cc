@@ -11,6 +11,7 @@
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/phys/phys_mem.h"
+#include "kernel_model/proc/smaps.h"
 #include "kernel_model/proc/vmstat.h"
 #include "sim/check.h"
 
@@ -30,7 +31,7 @@ struct Walk {
   PageTableTree& tree;
   Kernel& kernel;
   Mappings& all;
-  std::uint64_t anon = 0, file = 0, shmem = 0, bytes = 0;
+  std::uint64_t anon = 0, file = 0, shmem = 0, huge_pages = 0, bytes = 0;
 
   void note_leaf(Pte entry, bool huge) {
     if (entry.maps_file()) {
@@ -41,6 +42,7 @@ struct Walk {
     }
     if (entry.has(Pte::kFile)) ++file;
     if (!entry.maps_anon()) return;
+    huge_pages += huge ? 1 : 0;
     anon += huge ? pages.geometry().pages_per_pmd() : 1;
     ++(huge ? all.pmd : all.pte)[entry.pfn()];
     ++all.references[compound_head(kernel, entry.pfn())];
@@ -94,6 +96,13 @@ void check_mm(Mm& mm, Mappings& all) {
   FAULTLINE_CHECK_EQ(mm.rss_shmem, walk.shmem);
   FAULTLINE_CHECK_LE(mm.rss(), mm.hiwater_rss);
   FAULTLINE_CHECK_EQ(pages.pgtables_bytes(), walk.bytes);
+  // What smaps says of all mappings is what the walk found.
+  const std::uint64_t page = pages.geometry().page_size();
+  const MemSizeStats smaps = smaps_rollup(mm);
+  FAULTLINE_CHECK_EQ(smaps.rss, (walk.anon + walk.file + walk.shmem) * page);
+  FAULTLINE_CHECK_EQ(smaps.anonymous, walk.anon * page);
+  FAULTLINE_CHECK_EQ(smaps.anonymous_thp, walk.huge_pages * pages.geometry().pmd_size());
+  FAULTLINE_CHECK_LE(smaps.anonymous_thp, smaps.anonymous);
   all.table_pages += pages.tree().table_pages();
 }
 
@@ -121,8 +130,9 @@ void check_page_invariants(Kernel& kernel) {
   FAULTLINE_CHECK_EQ(vmstat.nr_anon_transparent_hugepages, thps);
   FAULTLINE_CHECK_EQ(vmstat.nr_page_table_pages,
                      static_cast<std::int64_t>(all.table_pages));
-  FAULTLINE_CHECK_LE(
-      thps, static_cast<std::int64_t>(vmstat.thp_fault_alloc + vmstat.thp_collapse_alloc));
+  // Each huge page was made by a fault or a collapse; one that was split is none any more.
+  FAULTLINE_CHECK_LE(static_cast<std::uint64_t>(thps) + vmstat.thp_split_page,
+                     vmstat.thp_fault_alloc + vmstat.thp_collapse_alloc);
 
   for (const auto& [id, cached_file] : kernel.mm_shared().files.all())
     for (const auto& [index, pfn] : cached_file->cached())

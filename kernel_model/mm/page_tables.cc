@@ -129,7 +129,9 @@ PageView PageTables::view_of(Pte entry, bool huge) const {
   view.dirty = entry.has(Pte::kDirty);
   view.young = entry.has(Pte::kYoung);
   view.file = entry.has(Pte::kFile);
-  if (entry.maps_anon()) view.lazyfree = is_lazyfree(kernel_, entry.pfn()) && !view.dirty;
+  if (!entry.maps_anon()) return view;
+  view.dirty = view.dirty || page_dirty(kernel_, entry.pfn());
+  view.lazyfree = is_lazyfree(kernel_, entry.pfn()) && !view.dirty;
   return view;
 }
 

@@ -186,8 +186,7 @@ class PageTables {
   bool madvise_free_pte_range(Task& task, Range range);
   enum class FreeStep : std::uint8_t { kCleaned, kSkipped, kSplitFirst, kStop };
   FreeStep madvise_free_pte(Task& task, Table& table, std::uint64_t& i, std::uint64_t to);
-  [[nodiscard]] bool maps_run(const Table& table, std::uint64_t i,
-                              std::uint64_t pages) const;
+  bool copy_upper_tables(Task& task, PageTables& child, Range range);
   bool copy_huge_pmd(Task& task, PageTables& child, Table& pmd, VirtAddr at);
   bool copy_pte_range(Task& task, PageTables& child, Range range, bool cow);
   void move_ptes(Task& task, VirtAddr old_at, VirtAddr new_at, std::uint64_t bytes);

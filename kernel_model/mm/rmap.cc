@@ -287,6 +287,14 @@ std::int32_t pte_mapcount(Kernel& kernel, Pfn pfn) {
   return kernel.phys().page(pfn).mapcount;
 }
 
+std::int32_t page_mapcount(Kernel& kernel, Pfn head, Pfn pfn) {
+  PhysMem& phys = kernel.phys();
+  if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
+  const bool kept = huge_pieces(kernel).has_bits(head) || has_pieces(phys, head);
+  const std::int32_t by_pte = kept ? pte_mapcount(kernel, pfn) : 0;
+  return by_pte + static_cast<std::int32_t>(compound_mapcount_of(phys, head));
+}
+
 std::int32_t max_mapcount(Kernel& kernel, Pfn head) {
   PhysMem& phys = kernel.phys();
   if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
@@ -358,6 +366,10 @@ std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
     ++freed;
   }
   return freed;
+}
+
+bool page_dirty(Kernel& kernel, Pfn pfn) {
+  return (kernel.phys().page(compound_head(kernel, pfn)).flags & Page::kDirty) != 0;
 }
 
 bool is_lazyfree(Kernel& kernel, Pfn pfn) {

@@ -72,8 +72,12 @@ std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu);
 [[nodiscard]] std::uint32_t compound_mapcount(Kernel& kernel, Pfn head);
 // PTE mappings of a base page or of one piece of a compound page (_mapcount).
 [[nodiscard]] std::int32_t pte_mapcount(Kernel& kernel, Pfn pfn);
+// folio_precise_page_mapcount(): mappings, by PTE or PMD, of this one piece.
+[[nodiscard]] std::int32_t page_mapcount(Kernel& kernel, Pfn head, Pfn pfn);
 // page_trans_huge_mapcount(): how often the most mapped of its base pages is mapped.
 [[nodiscard]] std::int32_t max_mapcount(Kernel& kernel, Pfn head);
+// PageDirty of the compound page: what a PTE's dirty bit becomes when it goes.
+[[nodiscard]] bool page_dirty(Kernel& kernel, Pfn pfn);
 [[nodiscard]] bool is_lazyfree(Kernel& kernel, Pfn pfn);
 
 }  // namespace faultline::kernel

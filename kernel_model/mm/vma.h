@@ -29,6 +29,7 @@ enum VmFlags : std::uint64_t {
   VM_MAYSHARE = 0x80,
   VM_GROWSDOWN = 0x100,
   VM_PFNMAP = 0x400,
+  VM_MAYBE_GUARD = 0x800,  // 6.18: a guard page was put here once
   VM_LOCKED = 0x2000,
   VM_IO = 0x4000,
   VM_SEQ_READ = 0x8000,
@@ -48,6 +49,8 @@ enum VmFlags : std::uint64_t {
 };
 // What mmap's PROT_* becomes: the lowest three bits.
 inline constexpr std::uint64_t kVmAccessFlags = VM_READ | VM_WRITE | VM_EXEC;
+// Flags that don't keep neighbours apart: what they merge to has them if either had.
+inline constexpr std::uint64_t kVmSticky = VM_SOFTDIRTY | VM_MAYBE_GUARD;
 // Mappings that never merge or take most advice (VM_SPECIAL).
 inline constexpr std::uint64_t kVmSpecial = VM_IO | VM_DONTEXPAND | VM_PFNMAP | VM_MIXEDMAP;
 

@@ -25,24 +25,25 @@ bool PerVmaLock::start_read(Task& task, std::uint64_t mm_lock_seq, LockStats& st
   ++readers_;
   ++stats.read.acquired;
   reader_place_ = task.where();
+  task.tried(stats, this);
   return true;
 }
 
 void PerVmaLock::end_read(Task& task, LockStats& stats) {
   task.sync();
   FAULTLINE_CHECK(readers_ > 0);
+  task.releases(this);
   book_hold(task.now(), stats);
   --readers_;
-  if (readers_ == 0 && writer_ != nullptr) {
-    Task& writer = *writer_;
-    writer_ = nullptr;
-    task.engine().wake(writer, task.now());
-  }
+  // The writer stays noted until it runs, so that no fault enters before it.
+  if (readers_ == 0 && writer_ != nullptr) task.engine().wake(*writer_, task.now());
 }
 
 void PerVmaLock::start_write(Task& task, std::uint64_t mm_lock_seq, LockStats& stats) {
   if (write_locked(mm_lock_seq)) return;
   task.sync();
+  // Model: not followed until mmap_lock is given up, which opens them all.
+  task.passes(stats);
   ++stats.write.acquired;
   if (readers_ > 0) {
     ++stats.write.contended;
@@ -50,6 +51,7 @@ void PerVmaLock::start_write(Task& task, std::uint64_t mm_lock_seq, LockStats& s
     const CentreTree::Node* const holder = reader_place_;
     writer_ = &task;
     while (readers_ > 0) task.block(TaskState::kLockWait);
+    writer_ = nullptr;
     const Duration waited = task.now() - start;
     stats.write.wait += waited;
     stats.write.wait_max = std::max(stats.write.wait_max, waited);

@@ -22,7 +22,7 @@ namespace {
 
 // is_mergeable_vma()
 bool same_kind(const Vma& vma, const VmaSpec& spec) {
-  if (((vma.vm_flags ^ spec.vm_flags) & ~std::uint64_t{VM_SOFTDIRTY}) != 0) return false;
+  if (((vma.vm_flags ^ spec.vm_flags) & ~kVmSticky) != 0) return false;
   if (vma.anonymous != spec.anonymous) return false;
   if (!vma.anonymous && (vma.name != spec.name || vma.file != spec.file)) return false;
   return vma.anon_name == spec.anon_name;
@@ -50,8 +50,10 @@ bool can_join_above(const Mm& mm, const Vma* above, const VmaSpec& spec,
          owner_allows(mm, *above, spec);
 }
 
-// dup_anon_vma()
-void take_owner(Vma& vma, const AnonVmaRef& anon_vma, std::uint32_t chain) {
+// dup_anon_vma(), and the sticky flags.
+void take_owner(Vma& vma, const AnonVmaRef& anon_vma, std::uint32_t chain,
+                std::uint64_t flags) {
+  vma.vm_flags |= flags & kVmSticky;
   if (vma.anon_vma != nullptr || anon_vma == nullptr) return;
   vma.anon_vma = anon_vma;
   vma.anon_vma_chain = chain;
@@ -106,15 +108,15 @@ Vma* join(Task& task, Mm& mm, const Neighbours& n, const VmaSpec& spec) {
   if (n.below != nullptr) mm.vma_start_write(task, *n.below);
   if (n.above != nullptr) mm.vma_start_write(task, *n.above);
   if (n.below == nullptr) {
-    take_owner(*n.above, spec.anon_vma, spec.anon_vma_chain);
+    take_owner(*n.above, spec.anon_vma, spec.anon_vma_chain, spec.vm_flags);
     grow_down(mm, *n.above, spec.range.start, mm.kernel().profile().geometry.page_shift);
     return n.above;
   }
-  take_owner(*n.below, spec.anon_vma, spec.anon_vma_chain);
+  take_owner(*n.below, spec.anon_vma, spec.anon_vma_chain, spec.vm_flags);
   VirtAddr end = spec.range.end;
   if (n.above != nullptr) {
     task.charge(mm.kernel().profile().costs.vma_split_merge);
-    take_owner(*n.below, n.above->anon_vma, n.above->anon_vma_chain);
+    take_owner(*n.below, n.above->anon_vma, n.above->anon_vma_chain, n.above->vm_flags);
     end = n.above->end;
     remove_vma(mm, *n.above);
   }
@@ -141,6 +143,7 @@ Vma* vma_expand_up(Task& task, Mm& mm, Vma& vma, const VmaSpec& spec) {
   const Neighbours n = mergeable(mm, &vma, nullptr, spec);
   if (n.below == nullptr) return nullptr;
   mm.vma_start_write(task, vma);
+  vma.vm_flags |= spec.vm_flags & kVmSticky;
   mm.vmas.set_range(vma, {vma.start, spec.range.end});
   return &vma;
 }
@@ -165,7 +168,7 @@ Vma* vma_merge_existing_range(Task& task, Mm& mm, Vma& middle, const VmaSpec& sp
   if (!at_start) mm.pages().vma_adjust_trans_huge(task, middle, spec.range.start);
 
   if (n.below == nullptr) {
-    take_owner(*n.above, spec.anon_vma, spec.anon_vma_chain);
+    take_owner(*n.above, spec.anon_vma, spec.anon_vma_chain, spec.vm_flags);
     if (whole)
       remove_vma(mm, middle);
     else
@@ -173,10 +176,10 @@ Vma* vma_merge_existing_range(Task& task, Mm& mm, Vma& middle, const VmaSpec& sp
     grow_down(mm, *n.above, spec.range.start, profile.geometry.page_shift);
     return n.above;
   }
-  take_owner(*n.below, spec.anon_vma, spec.anon_vma_chain);
+  take_owner(*n.below, spec.anon_vma, spec.anon_vma_chain, spec.vm_flags);
   VirtAddr end = spec.range.end;
   if (n.above != nullptr) {  // then the range is all of `middle`
-    take_owner(*n.below, n.above->anon_vma, n.above->anon_vma_chain);
+    take_owner(*n.below, n.above->anon_vma, n.above->anon_vma_chain, n.above->vm_flags);
     end = n.above->end;
     remove_vma(mm, *n.above);
   }

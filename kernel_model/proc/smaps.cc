@@ -3,47 +3,52 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/rmap.h"
-#include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/maps.h"
 
 namespace faultline::kernel {
 namespace {
 
-// What the walk needs to know of the pages of one run.
+// pss and pss_dirty etc. while they are summed up: 12 bits below one byte, so that thirds
+// of a page add up (PSS_SHIFT).
+constexpr unsigned kPssShift = 12;
+
+// Pages of one run, all alike but for who shares them.
 struct Run {
-  std::uint64_t bytes;
-  std::uint32_t mapcount;
-  bool anon, shmem, dirty, young;
+  bool anon, shmem, dirty;
 };
 
-// Stands for: smaps_account().
-void account(MemSizeStats& s, const Run& run) {
-  const std::uint64_t share = run.bytes / std::max(run.mapcount, 1U);
-  s.rss += run.bytes;
+// Stands for: smaps_page_accumulate(), of pages with the same number of mappings.
+void accumulate(MemSizeStats& s, const Run& run, std::uint64_t bytes,
+                std::uint64_t page_size, std::uint32_t mapcount) {
+  const std::uint64_t share =
+      (page_size << kPssShift) / std::max(mapcount, 1U) * (bytes / page_size);
   s.pss += share;
   if (run.dirty) s.pss_dirty += share;
   (run.anon ? s.pss_anon : run.shmem ? s.pss_shmem : s.pss_file) += share;
-  if (run.anon) s.anonymous += run.bytes;
-  if (run.young) s.referenced += run.bytes;
-  if (run.mapcount > 1)
-    (run.dirty ? s.shared_dirty : s.shared_clean) += run.bytes;
+  if (mapcount > 1)
+    (run.dirty ? s.shared_dirty : s.shared_clean) += bytes;
   else
-    (run.dirty ? s.private_dirty : s.private_clean) += run.bytes;
+    (run.dirty ? s.private_dirty : s.private_clean) += bytes;
 }
 
 class Walk {
  public:
-  Walk(Mm& mm, const Vma& vma) : mm_(mm), vma_(vma) {}
+  Walk(Mm& mm, const Vma& vma)
+      : mm_(mm), vma_(vma), page_size_(mm.kernel().profile().geometry.page_size()) {}
 
   MemSizeStats gather() {
     mm_.pages().for_each_present(
         vma_.range(), [&](Range range, const PageView& view) { add(range, view); });
+    for (std::uint64_t* pss : {&stats_.pss, &stats_.pss_dirty, &stats_.pss_anon,
+                               &stats_.pss_file, &stats_.pss_shmem})
+      *pss >>= kPssShift;
     if (vma_.vm_flags & VM_LOCKED) stats_.locked = stats_.pss;
     return stats_;
   }
@@ -52,7 +57,8 @@ class Walk {
   void add(Range range, const PageView& view) {
     switch (view.kind) {
       case PageView::kHugetlb:
-        (mapcount_of(view.pfn) > 1 ? stats_.shared_hugetlb : stats_.private_hugetlb) +=
+        (mapped(pte_mapcount(mm_.kernel(), view.pfn)) > 1 ? stats_.shared_hugetlb
+                                                          : stats_.private_hugetlb) +=
             range.bytes();
         return;
       case PageView::kSwap:
@@ -61,42 +67,52 @@ class Walk {
         return;
       case PageView::kHuge:
         (view.file ? stats_.shmem_thp : stats_.anonymous_thp) += range.bytes();
-        add_pages(range, view, mapcount_of(view.pfn));
+        add_pages(range, view);
         return;
       case PageView::kBase:
-        add_base_pages(range, view);
+        add_pages(range, view);
         return;
       default:  // zero pages, guards: no page of the process
         return;
     }
   }
 
-  // Pages of one run may be shared by different numbers of mappings only after a fork.
-  void add_base_pages(Range range, const PageView& view) {
-    const bool alone = mm_.kernel().processes().size() == 1 && !vma_.file;
-    if ((view.file && view.pfn.v == 0) || alone) {
-      add_pages(range, view, 1);
+  // Stands for: smaps_account().
+  void add_pages(Range range, const PageView& view) {
+    Kernel& kernel = mm_.kernel();
+    const bool has_frame = !view.file || view.pfn.v != 0;
+    const bool shmem = view.file && has_frame && is_shmem_page(kernel, view.pfn);
+    const Run run{!view.file, shmem, view.dirty};
+    stats_.rss += range.bytes();
+    if (run.anon) stats_.anonymous += range.bytes();
+    if (view.lazyfree) stats_.lazyfree += range.bytes();
+    if (view.young) stats_.referenced += range.bytes();
+    if (!has_frame || (kernel.processes().size() == 1 && !vma_.file)) {
+      accumulate(stats_, run, range.bytes(), page_size_, 1);
       return;
     }
-    const std::uint64_t page = mm_.kernel().profile().geometry.page_size();
-    for (VirtAddr at = range.start; at < range.end; at = at + page)
-      add_pages({at, at + page}, view, mapcount_of(mm_.pages().look(at).pfn));
+    // Pages of one run may be shared by different numbers of mappings after a fork.
+    for (VirtAddr at = range.start; at < range.end; at = at + page_size_)
+      accumulate(stats_, run, page_size_, page_size_, mapcount_at(at, range, view));
   }
 
-  void add_pages(Range range, const PageView& view, std::uint32_t mapcount) {
-    const bool shmem =
-        view.file && view.pfn.v != 0 && is_shmem_page(mm_.kernel(), view.pfn);
-    if (view.lazyfree) stats_.lazyfree += range.bytes();
-    account(stats_, {range.bytes(), mapcount, !view.file, shmem, view.dirty, view.young});
+  [[nodiscard]] std::uint32_t mapcount_at(VirtAddr at, Range range,
+                                          const PageView& view) const {
+    Kernel& kernel = mm_.kernel();
+    if (view.kind == PageView::kHuge) {
+      const auto piece = static_cast<std::uint32_t>((at - range.start) / page_size_);
+      return mapped(page_mapcount(kernel, view.pfn, Pfn{view.pfn.v + piece}));
+    }
+    const Pfn pfn = mm_.pages().look(at).pfn;
+    return mapped(page_mapcount(kernel, compound_head(kernel, pfn), pfn));
   }
-
-  [[nodiscard]] std::uint32_t mapcount_of(Pfn pfn) const {
-    const std::int32_t n = pte_mapcount(mm_.kernel(), pfn);
-    return n < 1 ? 1 : static_cast<std::uint32_t>(n);
+  static std::uint32_t mapped(std::int32_t n) {
+    return static_cast<std::uint32_t>(std::max(n, 1));
   }
 
   Mm& mm_;
   const Vma& vma_;
+  const std::uint64_t page_size_;
   MemSizeStats stats_;
 };
 
@@ -146,14 +162,15 @@ std::string vm_flags_text(std::uint64_t flags) {
       Letter{VM_MAYREAD, "mr"},     Letter{VM_MAYWRITE, "mw"},
       Letter{VM_MAYEXEC, "me"},     Letter{VM_MAYSHARE, "ms"},
       Letter{VM_GROWSDOWN, "gd"},   Letter{VM_PFNMAP, "pf"},
-      Letter{VM_LOCKED, "lo"},      Letter{VM_IO, "io"},
-      Letter{VM_SEQ_READ, "sr"},    Letter{VM_RAND_READ, "rr"},
-      Letter{VM_DONTCOPY, "dc"},    Letter{VM_DONTEXPAND, "de"},
-      Letter{VM_LOCKONFAULT, "lf"}, Letter{VM_ACCOUNT, "ac"},
-      Letter{VM_NORESERVE, "nr"},   Letter{VM_HUGETLB, "ht"},
-      Letter{VM_WIPEONFORK, "wf"},  Letter{VM_DONTDUMP, "dd"},
-      Letter{VM_SOFTDIRTY, "sd"},   Letter{VM_MIXEDMAP, "mm"},
-      Letter{VM_HUGEPAGE, "hg"},    Letter{VM_NOHUGEPAGE, "nh"}};
+      Letter{VM_MAYBE_GUARD, "gu"}, Letter{VM_LOCKED, "lo"},
+      Letter{VM_IO, "io"},          Letter{VM_SEQ_READ, "sr"},
+      Letter{VM_RAND_READ, "rr"},   Letter{VM_DONTCOPY, "dc"},
+      Letter{VM_DONTEXPAND, "de"},  Letter{VM_LOCKONFAULT, "lf"},
+      Letter{VM_ACCOUNT, "ac"},     Letter{VM_NORESERVE, "nr"},
+      Letter{VM_HUGETLB, "ht"},     Letter{VM_WIPEONFORK, "wf"},
+      Letter{VM_DONTDUMP, "dd"},    Letter{VM_SOFTDIRTY, "sd"},
+      Letter{VM_MIXEDMAP, "mm"},    Letter{VM_HUGEPAGE, "hg"},
+      Letter{VM_NOHUGEPAGE, "nh"}};
   std::string out = "VmFlags: ";
   for (const Letter& letter : kLetters)
     if (flags & letter.flag) out += std::string(letter.text) + " ";

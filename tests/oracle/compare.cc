@@ -19,8 +19,10 @@ std::string show(const OpOutcome& o) {
 }
 
 std::string show(const VmaState& v) {
-  return fmt::format("+{:#x}-+{:#x} {} rss {} anon {} huge {} lazyfree {} [{}]", v.start,
-                     v.end, v.perms, v.rss, v.anonymous, v.anon_huge, v.lazyfree, v.flags);
+  std::string out = fmt::format("+{:#x}-+{:#x} {} {}", v.start, v.end, v.perms, v.name);
+  for (std::size_t i = 0; i < v.fields.size(); ++i)
+    if (v.fields[i] != 0) out += fmt::format(" {} {}", kSmapsFields[i], v.fields[i]);
+  return fmt::format("{} [{}]", out, v.flags);
 }
 
 // The first line that differs, with its neighbours on both sides.
@@ -83,11 +85,21 @@ std::optional<std::string> look_at_all(const Alive& alive, Side& reference, Side
   return std::nullopt;
 }
 
+std::optional<std::string> count_differently(const Counters& a0, const Counters& a,
+                                             const Counters& b0, const Counters& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i] - a0[i] != b[i] - b0[i])
+      return fmt::format("{} since the start: kernel {} model {}", kVmstatCounters[i],
+                         a[i] - a0[i], b[i] - b0[i]);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Divergence> compare(const Program& program, Side& reference, Side& tested,
                                   const CompareOptions& options) {
   Alive alive;
+  const Counters a0 = reference.counters(), b0 = tested.counters();
   for (std::size_t i = 0; i < program.size(); ++i) {
     const Op& op = program[i];
     if (!alive.take(op)) continue;
@@ -98,14 +110,18 @@ std::optional<Divergence> compare(const Program& program, Side& reference, Side&
     if ((i + 1) % options.look_every != 0 && i + 1 != program.size()) continue;
     if (auto what = look_at_all(alive, reference, tested))
       return Divergence{i, to_text(op) + "\n  " + *what};
+    if (!options.counters) continue;
+    if (auto what = count_differently(a0, reference.counters(), b0, tested.counters()))
+      return Divergence{i, to_text(op) + "\n  " + *what};
   }
   return std::nullopt;
 }
 
-Program shrink(Program program, const MakeSide& reference, const MakeSide& tested) {
+Program shrink(Program program, const MakeSide& reference, const MakeSide& tested,
+               const CompareOptions& options) {
   const auto fails = [&](const Program& p) {
     const auto a = reference(), b = tested();
-    return compare(p, *a, *b, CompareOptions{.look_every = 1});
+    return compare(p, *a, *b, options);
   };
   if (const auto d = fails(program)) program.resize(d->at + 1);
   for (std::size_t chunk = std::max<std::size_t>(program.size() / 2, 1); chunk > 0;

@@ -23,6 +23,7 @@ struct CompareOptions {
   // Whole states (smaps, pages, contents) are compared after each n-th operation and at the
   // end; answers after each one.
   unsigned look_every = 16;
+  bool counters = false;  // /proc/vmstat, too: what others do on the machine counts as well
 };
 
 [[nodiscard]] std::optional<Divergence> compare(const Program& program, Side& reference,
@@ -30,8 +31,10 @@ struct CompareOptions {
                                                 const CompareOptions& options);
 
 // The smallest program found that still diverges: cuts runs of operations, then single
-// ones. Operations of processes that a cut fork never made are dropped with it.
+// ones. Operations of processes that a cut fork never made are dropped with it.  Looking
+// empties the live kernel's batches, so a shorter program may need the same pauses between
+// looks to fail.
 [[nodiscard]] Program shrink(Program program, const MakeSide& reference,
-                             const MakeSide& tested);
+                             const MakeSide& tested, const CompareOptions& options);
 
 }  // namespace faultline::oracle

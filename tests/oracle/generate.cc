@@ -42,6 +42,8 @@ class Generator {
     region_bytes_ =
         random_.pick(std::array<std::uint64_t, 4>{64 << 10, 1 << 20, 4 << 20, 16 << 20});
     region_bytes_ = std::min(region_bytes_, kWindowBytes - region_);
+    // Model: mremap of a hugetlb mapping isn't known, so a program has one or the other.
+    hugetlb_ = mix_.hugetlb && !mix_.basic && random_.one_in(8);
   }
 
   Program make(unsigned ops) {
@@ -118,15 +120,15 @@ class Generator {
       misalign(op);
     } else if (dice < 53)
       madvise(op);
-    else if (dice < 58)
+    else if (dice < 58 && !hugetlb_)
       mremap(op);
     else if (dice < 62 && mix_.basic)
       touch(op);
     else if (dice < 60) {
-      op.call = random_.one_in(2) ? Call::kMlock : Call::kMunlock;
+      op.call = random_.pick(std::array{Call::kMlock, Call::kMunlock, Call::kMlockOnfault});
       misalign(op);
     } else if (dice < 62) {
-      op.call = Call::kMincore;
+      rare(op);
       misalign(op);
     } else if (dice < 64 && mix_.fork)
       fork_or_exit(op);
@@ -139,6 +141,13 @@ class Generator {
     return op;
   }
 
+  void rare(Op& op) {
+    op.call = random_.pick(std::array{Call::kMincore, Call::kMincore, Call::kName,
+                                      Call::kName, Call::kThpDisable});
+    if (op.call == Call::kName)
+      op.value = static_cast<std::uint8_t>(random_.below(kAnonNames.size()));
+    if (op.call == Call::kThpDisable) op.value = random_.one_in(3);
+  }
   void mmap(Op& op) {
     op.call = Call::kMmap;
     op.prot = prot();
@@ -147,6 +156,11 @@ class Generator {
     if (random_.one_in(8)) op.flags |= 0x4000;           // noreserve
     if (!mix_.basic && random_.one_in(10)) op.flags |= 0x8000;  // populate
     if (random_.one_in(20)) op.flags |= 0x20000;                // stack
+    if (hugetlb_ && random_.one_in(3)) {
+      op.flags |= 0x40000;
+      if (!random_.one_in(6)) op.off -= op.off % kHuge;
+      if (random_.one_in(2)) op.flags |= 0x4000;
+    }
     if (random_.one_in(2) && op.len < (1 << 20))
       op.len = std::min(region_bytes_, kWindowBytes - op.off);
     misalign(op);
@@ -179,6 +193,7 @@ class Generator {
     misalign(op);
   }
   void fork_or_exit(Op& op) {
+    if (random_.one_in(3) && exits(op)) return;
     for (unsigned p = 1; p < kMaxProcs; ++p) {
       if (alive_[p]) continue;
       op.call = Call::kFork;
@@ -186,9 +201,15 @@ class Generator {
       alive_[p] = true;
       return;
     }
+    static_cast<void>(exits(op));
+  }
+  bool exits(Op& op) {
+    const unsigned p = 1 + static_cast<unsigned>(random_.below(kMaxProcs - 1));
+    if (!alive_[p]) return false;
     op.call = Call::kExit;
-    op.proc = 1 + static_cast<unsigned>(random_.below(kMaxProcs - 1));
-    alive_[op.proc] = false;
+    op.proc = p;
+    alive_[p] = false;
+    return true;
   }
   void touch(Op& op) {
     op.call = random_.one_in(3) ? Call::kRead : Call::kWrite;
@@ -201,7 +222,7 @@ class Generator {
   Random random_;
   Mix mix_;
   std::uint64_t region_ = 0, region_bytes_ = 0;
-  bool freed_ = false;
+  bool freed_ = false, hugetlb_ = false;
   std::vector<std::uint64_t> edges_;
   std::array<bool, kMaxProcs> alive_{};
 };

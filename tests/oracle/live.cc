@@ -13,10 +13,10 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,6 +86,14 @@ long make_call(const Op& op) {
     case Call::kMincore:
       return raw(SYS_mincore, at, op.len,
                  reinterpret_cast<unsigned long>(g_runner.vec.data()));
+    case Call::kMlockOnfault:
+      return raw(SYS_mlock2, at, op.len, MLOCK_ONFAULT);
+    case Call::kName:
+      return raw(
+          SYS_prctl, PR_SET_VMA, PR_SET_VMA_ANON_NAME, at, op.len,
+          reinterpret_cast<unsigned long>(op.value ? kAnonNames[op.value] : nullptr));
+    case Call::kThpDisable:
+      return raw(SYS_prctl, PR_SET_THP_DISABLE, op.value);
     default:
       return -ENOSYS;
   }
@@ -140,9 +148,9 @@ void warm() {
   // Each call once with nothing to do, and an access that faults on nothing, far outside
   // the window.
   for (int i = 0; i < 2; ++i) {
-    for (const Call call :
-         {Call::kMmap, Call::kMunmap, Call::kMprotect, Call::kMadvise, Call::kMremap,
-          Call::kMlock, Call::kMunlock, Call::kMincore, Call::kRead, Call::kWrite}) {
+    for (const Call call : {Call::kMmap, Call::kMunmap, Call::kMprotect, Call::kMadvise,
+                            Call::kMremap, Call::kMlock, Call::kMunlock, Call::kMincore,
+                            Call::kRead, Call::kWrite, Call::kMlockOnfault, Call::kName}) {
       Op op;
       op.call = call;
       op.off = kWindowBytes + (512 << 20) + 1;
@@ -178,15 +186,19 @@ OpOutcome fork_here(const std::array<Pipes, kMaxProcs>& pipes, unsigned child) {
   _exit(0);
 }
 
-std::string read_proc(pid_t pid, const char* file) {
+std::string read_file(const std::string& name) {
   std::string text;
-  const int fd = ::open(fmt::format("/proc/{}/{}", pid, file).c_str(), O_RDONLY);
+  const int fd = ::open(name.c_str(), O_RDONLY);
   if (fd < 0) return text;
   char buffer[65536];
   for (ssize_t n; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
     text.append(buffer, static_cast<std::size_t>(n));
   ::close(fd);
   return text;
+}
+
+std::string read_proc(pid_t pid, const char* file) {
+  return read_file(fmt::format("/proc/{}/{}", pid, file));
 }
 
 class Live final : public Side {
@@ -236,6 +248,8 @@ class Live final : public Side {
     }
     return out;
   }
+
+  Counters counters() override { return parse_vmstat(read_file("/proc/vmstat")); }
 
   ProcState look(unsigned proc) override {
     ProcState state;
@@ -353,15 +367,6 @@ class Live final : public Side {
 
 std::unique_ptr<Side> live_side() {
   return std::make_unique<Live>();
-}
-
-std::string preset_of_host() {
-  struct utsname name;
-  if (::uname(&name) != 0 || std::strcmp(name.machine, "x86_64") != 0) return "";
-  int major = 0, minor = 0;
-  std::sscanf(name.release, "%d.%d", &major, &minor);
-  return major == 6 && (minor == 1 || minor == 18) ? fmt::format("{}.{}", major, minor)
-                                                   : "";
 }
 
 }  // namespace faultline::oracle

@@ -25,7 +25,7 @@ struct Options {
   std::uint64_t ops = 50'000, seed = 1;
   unsigned length = 150, stop_after = 1, look_every = 16;
   bool self = false;  // the live kernel against itself: is the reference repeatable?
-  bool fork = true, huge = true, basic = false;
+  bool fork = true, huge = true, basic = false, system = false, counters = false;
   std::vector<std::string> replay, without;
 };
 
@@ -33,7 +33,8 @@ struct Options {
   fmt::print(stderr,
              "oracle: {}\n  options: --ops N --seed S --length L --look-every N "
              "--stop-after K --self "
-             "--no-fork --no-huge --basic --without NAME,... --replay FILE...\n",
+             "--no-fork --no-huge --basic --system --counters --without NAME,... --replay "
+             "FILE...\n",
              why);
   std::exit(2);
 }
@@ -77,6 +78,10 @@ Options parse(int argc, char** argv) {
       o.fork = false;
     else if (a == "--no-huge")
       o.huge = false;
+    else if (a == "--system")
+      o.system = true;
+    else if (a == "--counters")
+      o.counters = true;
     else if (a == "--basic")
       o.basic = true;
     else if (a == "--without")
@@ -92,9 +97,16 @@ Options parse(int argc, char** argv) {
 
 class Oracle {
  public:
-  Oracle(Options options, const std::string& preset) : options_(std::move(options)) {
-    tested_ = options_.self ? MakeSide(live_side)
-                            : MakeSide([preset] { return model_side(preset); });
+  Oracle(Options options, const HostSettings& host) : options_(std::move(options)) {
+    use(host);
+  }
+  void use(const HostSettings& host) {
+    tested_ =
+        options_.self ? MakeSide(live_side) : MakeSide([host] { return model_side(host); });
+  }
+
+  [[nodiscard]] CompareOptions how(unsigned look_every) const {
+    return {.look_every = look_every, .counters = options_.counters};
   }
 
   // True if the sides agreed.
@@ -102,7 +114,7 @@ class Oracle {
     const auto once = [&] {
       const auto a = live_side();
       const auto b = tested_();
-      return compare(program, *a, *b, CompareOptions{.look_every = options_.look_every});
+      return compare(program, *a, *b, how(options_.look_every));
     };
     auto d = once();
     if (!d) return true;
@@ -115,30 +127,59 @@ class Oracle {
       }
     ++divergences_;
     fmt::print("{}: diverges at operation {}: {}\n", name, d->at, d->what);
-    const Program small = shrink(program, live_side, tested_);
-    const auto a = live_side();
-    const auto b = tested_();
-    const auto s = compare(small, *a, *b, CompareOptions{.look_every = 1});
-    fmt::print("smallest program found ({} operations):\n{}# {}\n\n", small.size(),
-               to_text(small), s ? s->what : "does not diverge any more");
+    // Looking after each operation gives the shortest program; if that hides it, look only
+    // at the end.
+    for (const unsigned look_every : {1U, ~0U}) {
+      const CompareOptions options = how(look_every);
+      const Program small = shrink(program, live_side, tested_, options);
+      const auto a = live_side();
+      const auto b = tested_();
+      const auto s = compare(small, *a, *b, options);
+      if (!s && look_every == 1) continue;
+      fmt::print("smallest program found ({} operations, looking {}):\n{}# {}\n\n",
+                 small.size(), look_every == 1 ? "after each" : "at the end",
+                 to_text(small), s ? s->what : "does not diverge any more");
+      break;
+    }
     return false;
   }
 
-  int random() {
-    std::uint64_t done = 0;
-    for (std::uint64_t seed = options_.seed; done < options_.ops;
-         ++seed, done += options_.length) {
-      const Program p = generate(seed, options_.length,
-                                 Mix{.fork = options_.fork,
-                                     .basic = options_.basic,
-                                     .huge = options_.huge,
-                                     .without = options_.without});
-      check(p, fmt::format("seed {}", seed));
-      if (divergences_ >= options_.stop_after) break;
+  // `ops` operations from `seed` on; answers the next seed.
+  std::uint64_t some(std::uint64_t seed, std::uint64_t ops, const std::string& where) {
+    const Mix mix{.fork = options_.fork,
+                  .basic = options_.basic,
+                  .huge = options_.huge,
+                  .without = options_.without};
+    for (std::uint64_t done = 0; done < ops && divergences_ < options_.stop_after; ++seed) {
+      check(generate(seed, options_.length, mix), fmt::format("seed {}{}", seed, where));
+      done += options_.length;
+      done_ += options_.length;
     }
-    fmt::print("oracle: {} operations, {} divergences, {} not repeatable\n", done,
+    return seed;
+  }
+
+  int random() {
+    if (options_.system)
+      all_settings();
+    else
+      some(options_.seed, options_.ops, "");
+    fmt::print("oracle: {} operations, {} divergences, {} not repeatable\n", done_,
                divergences_, unrepeatable_);
     return divergences_ == 0 ? 0 : 1;
+  }
+
+  // Each THP mode with and without a hugetlb pool, an equal share of the operations each.
+  void all_settings() {
+    SystemSettings settings;
+    std::uint64_t seed = options_.seed;
+    for (const char* mode : {"always", "madvise", "never"})
+      for (const std::uint64_t pool : {0U, 6U}) {
+        if (!settings.change(mode, pool))
+          usage("--system: these settings can't be changed here");
+        use(read_host());
+        seed = some(seed, options_.ops / 6,
+                    fmt::format(", THP {}, {} hugetlb pages", mode, pool));
+      }
   }
 
   int replay(const std::vector<Program>& programs) {
@@ -153,6 +194,7 @@ class Oracle {
  private:
   Options options_;
   MakeSide tested_;
+  std::uint64_t done_ = 0;
   unsigned divergences_ = 0, unrepeatable_ = 0;
 };
 
@@ -174,15 +216,16 @@ std::vector<Program> read_programs(const std::vector<std::string>& files) {
 int main(int argc, char** argv) {
   using namespace faultline::oracle;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a run that is stopped has said what it found
-  const Options options = parse(argc, argv);
+  Options options = parse(argc, argv);
   try {
     const std::vector<Program> programs = read_programs(options.replay);
-    const std::string preset = preset_of_host();
-    if (preset.empty() && !options.self) {
+    const HostSettings host = read_host();
+    if (host.preset.empty() && !options.self) {
       fmt::print("oracle: skipped: this kernel has no preset\n");
       return 0;
     }
-    Oracle oracle(options, preset);
+    if (!host.anon_names) options.without.emplace_back("name");
+    Oracle oracle(options, host);
     return programs.empty() ? oracle.random() : oracle.replay(programs);
   } catch (const ProgramError& e) {
     fmt::print(stderr, "{}\n", e.what());

@@ -9,13 +9,17 @@
 
 #include "arch_profiles/profile_loader.h"
 #include "kernel_model/kernel.h"
+#include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/invariants.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/phys/page_contents.h"
 #include "kernel_model/presets/presets.h"
+#include "kernel_model/proc/smaps.h"
+#include "kernel_model/proc/system_views.h"
 #include "kernel_model/syscall.h"
 #include "tests/oracle/outcome.h"
+#include "tests/oracle/smaps.h"
 
 namespace faultline::oracle {
 namespace {
@@ -31,16 +35,23 @@ arch::Profile host_profile() {
   return p;
 }
 
-KernelConfig host_config(const std::string& preset) {
-  KernelConfig config = load_preset(preset);
-  config.thp_enabled = ThpEnabled::kMadvise;
+KernelConfig host_config(const HostSettings& host) {
+  KernelConfig config = load_preset(host.preset);
+  config.thp_enabled = host.thp_enabled == "always"    ? ThpEnabled::kAlways
+                       : host.thp_enabled == "madvise" ? ThpEnabled::kMadvise
+                                                       : ThpEnabled::kNever;
+  config.use_zero_page = host.use_zero_page;
   return config;
 }
 
 class Model final : public Side {
  public:
-  explicit Model(const std::string& preset)
-      : engine_(one_cpu(), {}), kernel_(engine_, host_profile(), host_config(preset)) {
+  explicit Model(const HostSettings& host)
+      : engine_(one_cpu(), {}), kernel_(engine_, host_profile(), host_config(host)) {
+    if (host.nr_hugepages > 0)
+      kernel_.hugetlb().set_max_huge_pages(*kernel_.hugetlb().default_pool(),
+                                           host.nr_hugepages);
+    engine_.check_lock_order();
     kernel_.watch_contents();
     procs_[0] = &kernel_.create_process("p0");
   }
@@ -63,6 +74,8 @@ class Model final : public Side {
     return out;
   }
 
+  Counters counters() override { return parse_vmstat(vmstat_text(kernel_)); }
+
   ProcState look(unsigned proc) override {
     ProcState state;
     kernel_.mm_shared().lru.lru_add_drain(0);  // as the live side does before it looks
@@ -70,7 +83,8 @@ class Model final : public Side {
     const Range window{VirtAddr{kWindowStart}, VirtAddr{kWindowStart + kWindowBytes}};
     for (Vma* vma = mm.find_vma(window.start); vma != nullptr && vma->start < window.end;
          vma = mm.find_vma(vma->end))
-      add_vma(mm, *vma, state);
+      add_pages(mm, *vma, state);
+    state.vmas = parse_smaps(smaps_text(mm));
     return state;
   }
 
@@ -101,6 +115,13 @@ class Model final : public Side {
         return status(sys_mlock(task, process, at, op.len));
       case Call::kMunlock:
         return status(sys_munlock(task, process, at, op.len));
+      case Call::kMlockOnfault:
+        return status(sys_mlock(task, process, at, op.len, MlockMode::kOnfault));
+      case Call::kName:
+        return status(sys_prctl_set_vma_anon_name(task, process, at, op.len,
+                                                  op.value ? kAnonNames[op.value] : ""));
+      case Call::kThpDisable:
+        return status(sys_prctl_set_thp_disable(task, process, op.value != 0));
       case Call::kFork:
         return fork(task, process, op);
       case Call::kExit:
@@ -148,62 +169,22 @@ class Model final : public Side {
 
   // Of a huge page the frame under `at`.
   static Pfn frame(const PageView& page, VirtAddr at) {
-    if (page.kind != PageView::kHuge) return page.pfn;
+    if (page.kind != PageView::kHuge && page.kind != PageView::kHugetlb) return page.pfn;
     return Pfn{page.pfn.v + static_cast<std::uint32_t>(at.v / 4096 % 512)};
   }
 
-  static std::string perms(const Vma& vma) {
-    std::string p = "---p";
-    if (vma.vm_flags & VM_READ) p[0] = 'r';
-    if (vma.vm_flags & VM_WRITE) p[1] = 'w';
-    if (vma.vm_flags & VM_EXEC) p[2] = 'x';
-    if (vma.vm_flags & VM_MAYSHARE) p[3] = 's';
-    return p;
-  }
-  static std::string flags(const Vma& vma) {
-    static constexpr std::array<std::pair<std::uint64_t, const char*>, 13> kNames = {
-        {{VM_ACCOUNT, "ac "},
-         {VM_DONTCOPY, "dc "},
-         {VM_DONTDUMP, "dd "},
-         {VM_EXEC, "ex "},
-         {VM_GROWSDOWN, "gd "},
-         {VM_HUGEPAGE, "hg "},
-         {VM_HUGETLB, "ht "},
-         {VM_LOCKED, "lo "},
-         {VM_NOHUGEPAGE, "nh "},
-         {VM_NORESERVE, "nr "},
-         {VM_READ, "rd "},
-         {VM_WIPEONFORK, "wf "},
-         {VM_WRITE, "wr "}}};
-    std::string out;
-    for (const auto& [bit, name] : kNames)
-      if (vma.vm_flags & bit) out += name;
-    return out;
-  }
-
-  void add_vma(Mm& mm, const Vma& vma, ProcState& state) {
-    VmaState v;
-    v.start = vma.start.v - kWindowStart;
-    v.end = vma.end.v - kWindowStart;
-    v.perms = perms(vma);
-    v.flags = flags(vma);
+  // The pages of a VMA, and the first byte of those that can be read.
+  void add_pages(Mm& mm, const Vma& vma, ProcState& state) {
     for (VirtAddr at = vma.start; at < vma.end; at = at + 4096) {
       const PageView page = mm.pages().look(at);
       const bool zero = page.kind == PageView::kZero || page.kind == PageView::kHugeZero;
-      const bool present =
-          zero || page.kind == PageView::kBase || page.kind == PageView::kHuge;
+      const bool present = zero || page.kind == PageView::kBase ||
+                           page.kind == PageView::kHuge || page.kind == PageView::kHugetlb;
       state.pages += present ? 'p' : '.';
-      if (present && v.perms[0] == 'r')
+      if (present && (vma.vm_flags & VM_READ) != 0)
         state.bytes.push_back(zero ? std::uint8_t{0}
                                    : kernel_.contents()->byte(frame(page, at)));
-      if (present && !zero) {
-        v.rss += 4;
-        v.anonymous += 4;
-        if (page.lazyfree && !page.dirty) v.lazyfree += 4;
-        if (page.kind == PageView::kHuge) v.anon_huge += 4;
-      }
     }
-    state.vmas.push_back(std::move(v));
   }
 
   Engine engine_;
@@ -213,8 +194,8 @@ class Model final : public Side {
 
 }  // namespace
 
-std::unique_ptr<Side> model_side(const std::string& preset) {
-  return std::make_unique<Model>(preset);
+std::unique_ptr<Side> model_side(const HostSettings& host) {
+  return std::make_unique<Model>(host);
 }
 
 }  // namespace faultline::oracle

@@ -4,11 +4,13 @@
 // or there is a divergence.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tests/oracle/host.h"
 #include "tests/oracle/program.h"
 
 namespace faultline::oracle {
@@ -20,11 +22,30 @@ struct OpOutcome {
   bool operator==(const OpOutcome&) const = default;
 };
 
+// Left out: Referenced (the kernel's background work clears accessed bits), Size and page
+// sizes (they say nothing new).
+inline constexpr std::array<const char*, 14> kSmapsFields = {"Rss",
+                                                             "Pss",
+                                                             "Shared_Clean",
+                                                             "Shared_Dirty",
+                                                             "Private_Clean",
+                                                             "Private_Dirty",
+                                                             "Anonymous",
+                                                             "LazyFree",
+                                                             "AnonHugePages",
+                                                             "Shared_Hugetlb",
+                                                             "Private_Hugetlb",
+                                                             "Swap",
+                                                             "Locked",
+                                                             "THPeligible"};
+
 struct VmaState {
   std::uint64_t start = 0, end = 0;  // offsets into the window, clipped to it
   std::string perms;                 // "rw-p"
-  std::uint64_t rss = 0, anonymous = 0, anon_huge = 0, lazyfree = 0, locked = 0;  // kB
-  std::string flags;  // of VmFlags, those that the model knows, sorted
+  std::string name;                  // "[anon:alpha]"
+  // Lines of smaps, those of kSmapsFields in this order; kB, THPeligible 0 or 1.
+  std::array<std::uint64_t, 14> fields{};
+  std::string flags;  // VmFlags
   bool operator==(const VmaState&) const = default;
 };
 
@@ -44,14 +65,12 @@ class Side {
   virtual ~Side() = default;
   virtual OpOutcome run(const Op& op) = 0;
   virtual ProcState look(unsigned proc) = 0;
+  virtual Counters counters() = 0;
 };
 
 // A fresh process on the live kernel, with a runner of its own (fork of this one).
 std::unique_ptr<Side> live_side();
-// A fresh modelled process; `preset` is a kernel version that has one.
-std::unique_ptr<Side> model_side(const std::string& preset);
-// The preset for the kernel this runs on ("6.18" for 6.18.x on x86-64); "" if there is
-// none.
-std::string preset_of_host();
+// A fresh modelled process on a kernel with these settings.
+std::unique_ptr<Side> model_side(const HostSettings& host);
 
 }  // namespace faultline::oracle

@@ -21,10 +21,14 @@ struct Name {
   unsigned long value;
 };
 
-constexpr std::array kCalls = {Name{"mmap", 0},    Name{"munmap", 1},  Name{"mprotect", 2},
-                               Name{"madvise", 3}, Name{"mremap", 4},  Name{"mlock", 5},
-                               Name{"munlock", 6}, Name{"mincore", 7}, Name{"read", 8},
-                               Name{"write", 9},   Name{"fork", 10},   Name{"exit", 11}};
+constexpr std::array kCalls = {
+    Name{"mmap", 0},           Name{"munmap", 1},  Name{"mprotect", 2},
+    Name{"madvise", 3},        Name{"mremap", 4},  Name{"mlock", 5},
+    Name{"munlock", 6},        Name{"mincore", 7}, Name{"read", 8},
+    Name{"write", 9},          Name{"fork", 10},   Name{"exit", 11},
+    Name{"mlock_onfault", 12}, Name{"name", 13},   Name{"thp_disable", 14}};
+constexpr std::array kNames = {Name{kAnonNames[0], 0}, Name{kAnonNames[1], 1},
+                               Name{kAnonNames[2], 2}};
 constexpr std::array kAdvice = {
     Name{"normal", 0},           Name{"random", 1},         Name{"sequential", 2},
     Name{"willneed", 3},         Name{"dontneed", 4},       Name{"free", 8},
@@ -34,13 +38,11 @@ constexpr std::array kAdvice = {
     Name{"pageout", 21},         Name{"populate_read", 22}, Name{"populate_write", 23},
     Name{"dontneed_locked", 24}, Name{"collapse", 25},      Name{"guard_install", 102},
     Name{"guard_remove", 103},   Name{"unknown_99", 99}};
-constexpr std::array kMapFlags = {Name{"shared", 0x01},
-                                  Name{"private", 0x02},
-                                  Name{"fixed", 0x10},
-                                  Name{"noreserve", 0x4000},
-                                  Name{"populate", 0x8000},
-                                  Name{"stack", 0x20000},
-                                  Name{"fixed_noreplace", 0x100000}};
+constexpr std::array kMapFlags = {
+    Name{"shared", 0x01},     Name{"private", 0x02},
+    Name{"fixed", 0x10},      Name{"noreserve", 0x4000},
+    Name{"populate", 0x8000}, Name{"stack", 0x20000},
+    Name{"hugetlb", 0x40000}, Name{"fixed_noreplace", 0x100000}};
 constexpr std::array kMremapFlags = {Name{"maymove", 1}, Name{"fixed", 2},
                                      Name{"dontunmap", 4}};
 
@@ -191,6 +193,10 @@ Op parse_op(Line& line) {
     op.value = static_cast<std::uint8_t>(line.proc());
     return op;
   }
+  if (op.call == Call::kThpDisable) {
+    op.value = line.number("1 or 0") != 0;
+    return op;
+  }
   op.off = line.offset();
   if (op.call == Call::kRead) return op;
   if (op.call == Call::kWrite) {
@@ -215,6 +221,9 @@ Op parse_op(Line& line) {
       op.new_len = line.number("the new length");
       op.flags = line.flags("mremap flag", kMremapFlags);
       op.new_off = line.offset();
+      break;
+    case Call::kName:
+      op.value = static_cast<std::uint8_t>(line.one_of("name", kNames));
       break;
     default:
       break;
@@ -258,6 +267,10 @@ std::string to_text(const Op& op) {
       return head;
     case Call::kFork:
       return fmt::format("{} p{}", head, op.value);
+    case Call::kThpDisable:
+      return fmt::format("{} {}", head, op.value);
+    case Call::kName:
+      return fmt::format("{} +{:#x} {:#x} {}", head, op.off, op.len, kAnonNames[op.value]);
     case Call::kRead:
       return fmt::format("{} +{:#x}", head, op.off);
     case Call::kWrite:

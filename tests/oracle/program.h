@@ -11,6 +11,7 @@
 //   p0 fork p1
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -36,6 +37,9 @@ enum class Call : std::uint8_t {
   kWrite,
   kFork,
   kExit,
+  kMlockOnfault,
+  kName,        // PR_SET_VMA_ANON_NAME
+  kThpDisable,  // PR_SET_THP_DISABLE
 };
 
 struct Op {
@@ -45,8 +49,12 @@ struct Op {
   std::uint64_t new_off = 0, new_len = 0;  // mremap
   unsigned prot = 0, flags = 0;            // PROT_*, MAP_* or MREMAP_*
   int advice = 0;
-  std::uint8_t value = 0;  // write; fork: the new process's number
+  // write: the byte; fork: the new process's number; name: 0 for none, or which;
+  // thp_disable: 1 or 0.
+  std::uint8_t value = 0;
 };
+
+inline constexpr std::array<const char*, 3> kAnonNames = {"none", "alpha", "beta"};
 
 using Program = std::vector<Op>;
 
@@ -70,8 +78,9 @@ struct ProgramError : std::runtime_error {
 // What the generator may use.
 struct Mix {
   bool fork = true;
-  bool basic = false;  // only the calls of a plain allocator
-  bool huge = true;    // MADV_HUGEPAGE and PMD-sized ranges
+  bool basic = false;   // only the calls of a plain allocator
+  bool huge = true;     // MADV_HUGEPAGE and PMD-sized ranges
+  bool hugetlb = true;  // MAP_HUGETLB, in some programs
   std::vector<std::string>
       without;  // names of calls, advice and map flags: touches instead
   std::uint64_t page = 4096;

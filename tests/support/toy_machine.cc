@@ -83,7 +83,9 @@ KernelConfig toy_config(const std::string& preset) {
 ToyMachine::ToyMachine(const arch::Profile& profile, const KernelConfig& config)
     : engine(shape_of(profile), SchedCosts{}),
       kernel(engine, profile, config),
-      process_(&kernel.create_process("test")) {}
+      process_(&kernel.create_process("test")) {
+  engine.check_lock_order();
+}
 
 void ToyMachine::add(std::function<void(Task&)> body, Duration start) {
   engine.spawn("task", std::move(body), Time(start));
