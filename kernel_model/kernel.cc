@@ -46,7 +46,11 @@ Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig&
   hugetlb_->boot();
 }
 
-Kernel::~Kernel() = default;
+// khugepaged may be in the middle of a collapse.
+Kernel::~Kernel() {
+  engine_.stop_daemons();
+  mm_shared_->khugepaged.clear();
+}
 
 Process& Kernel::create_process(std::string name) {
   Process& process = add_process(std::move(name));

@@ -261,11 +261,11 @@ void Engine::settle() {
   }
 }
 
-void Engine::stop() {
+void Engine::stop_if(bool daemon_only) {
   FAULTLINE_CHECK_EQ(current_, nullptr);
   stopping_ = true;
   for (const auto& task : tasks_) {
-    if (task->finished()) continue;
+    if (task->finished() || (daemon_only && !task->daemon_)) continue;
     task->stopping_ = true;
     current_ = task.get();
     horizon_ = Time::never();
@@ -275,7 +275,7 @@ void Engine::stop() {
   }
   current_ = nullptr;
   stopping_ = false;
-  queue_ = EventQueue{};
+  if (!daemon_only) queue_ = EventQueue{};
 }
 
 // --- nothing more will happen ---

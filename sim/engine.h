@@ -82,7 +82,9 @@ class Engine {
   void set_daemon(Task& task);
   // Ends the tasks that are left (daemons) by unwinding their stacks.  Call it while what
   // they hold still lives.  They must not block on the way out.
-  void stop();
+  void stop() { stop_if(false); }
+  // The same for daemons alone.
+  void stop_daemons() { stop_if(true); }
 
   [[nodiscard]] Time now() const { return current_ != nullptr ? current_->now_ : now_; }
   // The task being run; null in engine context.
@@ -148,6 +150,7 @@ class Engine {
   [[nodiscard]] Task* next_task();
   void make_fiber(Task& task);
   void finish(Task& task);
+  void stop_if(bool daemon_only);
   void set_horizon();
   void settle();
   [[noreturn]] void deadlock() const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernel_model/mm/clear_page.h"
+#include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
@@ -21,9 +22,6 @@ namespace {
 constexpr Centre kScanPmd{"hpage_collapse_scan_pmd", true};
 constexpr Centre kCollapseHugePage{"collapse_huge_page", true};
 constexpr Centre kCollapseCopy{"__collapse_huge_page_copy", true};
-
-// 6.18: ranges without a single writable entry are collapsed, too.
-constexpr unsigned kReadOnlyToo = 6018;
 
 // The one range being collapsed.
 struct Collapse {
@@ -47,15 +45,29 @@ bool exceeds(const CollapseControl& control, std::uint64_t count, std::uint64_t 
   return control.is_khugepaged && count > limit;
 }
 
+// Before 5.8: only single pages that nobody else maps; before 4.1: only writable ones.
+ScanResult check_old_rules(const Collapse& c, Pte entry) {
+  const CollapseRule rule = c.kernel().config().collapse;
+  if (rule == CollapseRule::k3_9 && !entry.has(Pte::kWrite)) return ScanResult::kPageRo;
+  if (rule >= CollapseRule::k5_8) return ScanResult::kSucceed;
+  if (compound_order(c.kernel(), compound_head(c.kernel(), entry.pfn())) > 0)
+    return ScanResult::kPageCompound;
+  return c.kernel().phys().page(entry.pfn()).refcount == 1 ? ScanResult::kSucceed
+                                                            : ScanResult::kPageCount;
+}
+
 ScanResult scan_page(const Collapse& c, Pte entry, Scan& scan) {
   Kernel& kernel = c.kernel();
   if (!entry.maps_anon()) return ScanResult::kPageNull;
   if (entry.has(Pte::kWrite)) scan.writable = true;
+  if (const ScanResult r = check_old_rules(c, entry); r != ScanResult::kSucceed) return r;
   const Pfn head = compound_head(kernel, entry.pfn());
   const std::int32_t mapcount = pte_mapcount(kernel, entry.pfn()) +
                                 static_cast<std::int32_t>(compound_mapcount(kernel, head));
-  if (mapcount > 1 && exceeds(c.control, ++scan.shared, c.control.max_ptes_shared))
+  if (mapcount > 1 && exceeds(c.control, ++scan.shared, c.control.max_ptes_shared)) {
+    ++kernel.vmstat().thp_scan_exceed_share_pte;
     return ScanResult::kExceedSharedPte;
+  }
   ++scan.pages_on_node[static_cast<std::size_t>(kernel.phys().node_of(head))];
   // is_refcount_suitable(): nobody holds it but its mappings.
   if (kernel.phys().page(head).refcount != total_mapcount(kernel, head))
@@ -65,18 +77,21 @@ ScanResult scan_page(const Collapse& c, Pte entry, Scan& scan) {
 }
 
 ScanResult scan_entry(const Collapse& c, Pte entry, Scan& scan) {
-  if (entry.none() || (entry.present() && entry.zero_page())) {
-    ++scan.none_or_zero;
-    return exceeds(c.control, scan.none_or_zero, c.control.max_ptes_none)
-               ? ScanResult::kExceedNonePte
-               : ScanResult::kSucceed;
+  Vmstat& vmstat = c.kernel().vmstat();
+  const bool zero = entry.present() && entry.zero_page();
+  if (zero && c.kernel().config().collapse == CollapseRule::k3_9) return ScanResult::kPageRo;
+  if (entry.none() || zero) {
+    if (!exceeds(c.control, ++scan.none_or_zero, c.control.max_ptes_none))
+      return ScanResult::kSucceed;
+    ++vmstat.thp_scan_exceed_none_pte;
+    return ScanResult::kExceedNonePte;
   }
   scan.guard |= entry.has(Pte::kGuard);
   if (entry.has(Pte::kSwap) || entry.has(Pte::kGuard)) {
-    ++scan.swap;
-    return exceeds(c.control, scan.swap, c.control.max_ptes_swap)
-               ? ScanResult::kExceedSwapPte
-               : ScanResult::kSucceed;
+    if (!exceeds(c.control, ++scan.swap, c.control.max_ptes_swap))
+      return ScanResult::kSucceed;
+    ++vmstat.thp_scan_exceed_swap_pte;
+    return ScanResult::kExceedSwapPte;
   }
   return scan_page(c, entry, scan);
 }
@@ -84,13 +99,17 @@ ScanResult scan_entry(const Collapse& c, Pte entry, Scan& scan) {
 ScanResult scan_table(const Collapse& c, const Table& table, Scan& scan) {
   const std::uint64_t entries = c.pages().geometry().pages_per_pmd();
   scan.pages_on_node.assign(c.kernel().profile().nodes.size(), 0);
-  c.task.charge(c.pages().costs().pmd_walk * static_cast<std::int64_t>(entries));
   Ptl lock(c.task, c.pages(), table.page);
-  for (std::uint64_t i = 0; i < entries; ++i) {
-    const ScanResult result = scan_entry(c, table.entry[i], scan);
-    if (result != ScanResult::kSucceed) return result;
-  }
-  if (!scan.writable && c.kernel().version() < kReadOnlyToo) return ScanResult::kPageRo;
+  // pte_offset_map_lock(): the table may be gone (PT_RECLAIM).
+  if (c.pages().tree().find_pte_table(c.range.start) != &table) return ScanResult::kPmdNull;
+  ScanResult result = ScanResult::kSucceed;
+  std::uint64_t looked_at = 0;
+  while (looked_at < entries && result == ScanResult::kSucceed)
+    result = scan_entry(c, table.entry[looked_at++], scan);
+  c.task.charge(c.pages().costs().pmd_walk * static_cast<std::int64_t>(looked_at));
+  if (result != ScanResult::kSucceed) return result;
+  if (!scan.writable && c.kernel().config().collapse < CollapseRule::k6_18)
+    return ScanResult::kPageRo;
   const bool lacks =
       scan.referenced == 0 || (scan.swap > 0 && scan.referenced < entries / 2);
   return c.control.is_khugepaged && lacks ? ScanResult::kLackReferencedPage
@@ -115,9 +134,11 @@ MaybePfn alloc_huge_page(const Collapse& c, const Scan& scan) {
 
 // hugepage_vma_revalidate() and find_pmd_or_thp_or_none(), after every wait for mmap_lock.
 ScanResult revalidate(const Collapse& c, Table*& table) {
+  if (c.mm.exiting) return ScanResult::kAnyProcess;
   const Vma* vma = c.mm.vma_at(c.range.start);
   if (vma == nullptr) return ScanResult::kVmaNull;
-  if (!vma->range().contains(c.range) || !collapse_allowed(c.mm, *vma))
+  if (!vma->range().contains(c.range) || !collapse_allowed(c.mm, *vma) ||
+      (c.control.is_khugepaged && !thp_allowed(c.kernel(), c.mm, *vma)))
     return ScanResult::kVmaCheck;
   if (c.pages().maps_huge(c.range.start)) return ScanResult::kPmdMapped;
   const PageTableTree& tree = c.pages().tree();
@@ -178,6 +199,7 @@ void install(const Collapse& c, Table& pmd, Pfn huge, TablePage* deposit,
   Ptl lock(c.task, pages, pages.pmd_lock_page(pmd));
   page_add_new_huge_rmap(c.kernel(), huge,
                          vma.linear_page_index(c.range.start, pages.geometry().page_shift));
+  if ((vma.vm_flags & VM_LOCKED) != 0) mark_mlocked(c.kernel(), huge, true);
   pages.tree().deposit(pmd, c.range.start, deposit);
   std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kDirty | Pte::kYoung;
   if ((vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;
@@ -248,6 +270,7 @@ bool may_go_on(ScanResult result) {
     case ScanResult::kPageNull:
     case ScanResult::kPageCount:
     case ScanResult::kPageLru:
+    case ScanResult::kPageCompound:
       return true;
     default:
       return false;

@@ -7,8 +7,8 @@
 // as long as that takes (512 MiB with 64K pages).
 //
 // Stands for: hpage_collapse_scan_pmd(), collapse_huge_page(), madvise_collapse()
-// (mm/khugepaged.c, v6.1-6.18; khugepaged_scan_pmd() before).  Model: no userfaultfd, no
-// device or file pages.
+// (mm/khugepaged.c, v6.1-6.18; khugepaged_scan_pmd() before, from 3.9).  Model: no
+// userfaultfd, no device or file pages.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,8 @@ enum class ScanResult : std::uint8_t {
   kPageNull,
   kPageLru,
   kPageCount,
+  kPageCompound,
+  kAnyProcess,  // the mm is exiting
   kVmaNull,
   kVmaCheck,
   kAllocHugePageFail,

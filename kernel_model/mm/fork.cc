@@ -66,9 +66,11 @@ Errno dup_mmap(Task& task, Mm& child, Mm& parent) {
   return Errno::kOk;
 }
 
-// exit_mmap(): pages under mmap_lock for read, tables and VMAs for write.
+// __mmput(): khugepaged_exit(), then exit_mmap().
 void exit_mmap(Task& task, Mm& mm) {
   const Scope scope(task, centre::kExitMmap);
+  mm.exiting = true;
+  mm.kernel().mm_shared().khugepaged.exit(task, mm);
   mm.mmap_write_lock(task);
   const VirtAddr top{mm.kernel().profile().layout.task_size};
   static_cast<void>(do_munmap(task, mm, VirtAddr{}, top.v, MunmapLock::kKeep));
@@ -90,6 +92,8 @@ SysResult<Process*> sys_fork(Task& task, Process& process) {
   child.mm().mmap_write_lock(task);
   copy_mm(child.mm(), parent);
   const Errno error = dup_mmap(task, child.mm(), parent);
+  if (error == Errno::kOk && !parent.pages().may_enter_khugepaged())
+    child.mm().pages().khugepaged_enter(task);  // khugepaged_fork()
   child.mm().mmap_write_unlock(task);
   parent.mmap_write_unlock(task);
   if (error == Errno::kOk) return &child;
@@ -104,8 +108,9 @@ void sys_execve(Task& task, Process& process) {
   // Model: reading the program and starting it cost nothing.
   auto fresh = std::make_unique<Mm>(process);
   set_up_exec_layout(*fresh);
-  const std::unique_ptr<Mm> old = process.exec_mmap(std::move(fresh));
+  std::unique_ptr<Mm> old = process.exec_mmap(std::move(fresh));
   exit_mmap(task, *old);
+  process.kernel().mm_shared().khugepaged.drop(std::move(old));
 }
 
 void sys_exit_group(Task& task, Process& process) {

@@ -161,7 +161,7 @@ FaultResult do_huge_pmd_anonymous_page(Fault& fault, Table& pmd) {
   if (!fault.vma.range().contains(fault.pages.pmd_range(fault.at)))
     return FaultResult::kFallback;
   if (const FaultResult r = anon_vma_prepare(fault); r != FaultResult::kDone) return r;
-  fault.pages.khugepaged_enter();
+  fault.pages.khugepaged_enter(fault.task);
   if (!fault.write() && fault.kernel.config().use_zero_page)
     return map_huge_zero_page(fault, pmd);
   const auto page = alloc_huge_page(fault);

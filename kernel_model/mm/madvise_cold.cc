@@ -53,6 +53,10 @@ class ColdWalk {
   [[nodiscard]] VirtAddr address(const Table& table, std::uint64_t index) const {
     return table.start + (index << tree_.shape(table.level).shift);
   }
+  // Locked by somebody: folio_isolate_lru() has nothing for the caller.
+  [[nodiscard]] bool unevictable(Pfn head) {
+    return (page(head).flags & Page::kUnevictable) != 0;
+  }
   [[nodiscard]] Page& page(Pfn pfn) { return kernel_.phys().page(pfn); }
 
   Task& task_;
@@ -106,6 +110,7 @@ void ColdWalk::pageout_huge(VirtAddr at, Pfn head) {
   const Scope scope(task_, kReclaimPages);
   task_.sync();
   if (!pages_.maps_huge(at)) return;  // somebody was faster
+  if (unevictable(head)) return;
   if (!is_lazyfree(kernel_, head)) {
     split_huge_page(task_, kernel_,
                     head);  // to swap the pieces, for which there is no room
@@ -183,7 +188,7 @@ ColdWalk::Step ColdWalk::compound_pte(Table& table, std::uint64_t& i, std::uint6
     age(table, i + k);
     dirty |= table.entry[i + k].has(Pte::kDirty);
   }
-  if (reclaim_ == Reclaim::kNow) {
+  if (reclaim_ == Reclaim::kNow && !unevictable(head)) {
     if (!is_lazyfree(kernel_, head)) return Step::kSplitFirst;
     if (!dirty) drop_run(table, i, i + count);
   }
@@ -201,7 +206,7 @@ void ColdWalk::age(Table& table, std::uint64_t index) {
 
 void ColdWalk::pageout_base(Table& table, std::uint64_t index) {
   const Pte entry = table.entry[index];
-  if (!is_lazyfree(kernel_, entry.pfn())) return;
+  if (!is_lazyfree(kernel_, entry.pfn()) || unevictable(entry.pfn())) return;
   Page& frame = page(entry.pfn());
   if (entry.has(Pte::kDirty) || (frame.flags & Page::kDirty) != 0)
     frame.flags =

@@ -181,7 +181,11 @@ std::optional<SysResult<std::uint64_t>> advised_flags(const Vma& vma, Madvise ad
 Errno madvise_vma(Task& task, Mm& mm, Vma*& vma, Range part, Madvise advice) {
   if (const auto flags = advised_flags(*vma, advice)) {
     if (!flags->ok()) return flags->error();
-    return update_vma(task, mm, vma, part, flags->value());
+    const Errno error = update_vma(task, mm, vma, part, flags->value());
+    // hugepage_madvise() -> khugepaged_enter_vma()
+    if (error == Errno::kOk && advice == Madvise::kHugepage)
+      mm.pages().khugepaged_enter_vma(task, *vma);
+    return error;
   }
   switch (advice) {
     case Madvise::kDontneed:

@@ -39,6 +39,7 @@ void DeferredSplitQueue::remove(Pfn head) {
 MmShared::MmShared(Kernel& kernel)
     : huge_pieces(kernel.profile().geometry.pmd_order()),
       lru(kernel),
+      khugepaged(kernel),
       gather_limit(max_gathered(kernel.profile().geometry.page_size())),
       kernel_(kernel) {}
 

@@ -12,6 +12,7 @@
 
 #include "kernel_model/mm/anon_vma.h"
 #include "kernel_model/mm/huge_pieces.h"
+#include "kernel_model/mm/khugepaged.h"
 #include "kernel_model/mm/lru_batch.h"
 #include "kernel_model/mm/mthp.h"
 #include "kernel_model/mm/page_cache.h"
@@ -60,6 +61,7 @@ class MmShared {
   HugePieces huge_pieces;
   LruBatches lru;
   FileTable files;
+  Khugepaged khugepaged;
   MthpStats mthp_stats{};  // by order
 
   // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound)

@@ -7,6 +7,8 @@
 #include <algorithm>
 
 #include "kernel_model/mm/clear_page.h"
+#include "kernel_model/mm/collapse.h"
+#include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/rmap.h"
@@ -64,11 +66,22 @@ PageTables::PageTables(Kernel& kernel, Mm& mm)
       rss_(mm, kernel.config().rss_stat, kernel.profile().cpus),
       split_pmd_ptlock_(splits_pmd_ptlock(kernel)),
       needs_{needed_bits(kernel, Access::kRead), needed_bits(kernel, Access::kWrite)},
+      may_enter_khugepaged_(Khugepaged::runs(kernel)),
       pmd_ptl_stats_(kernel.engine().locks().of("pmd_ptl")),
       pte_ptl_stats_(kernel.engine().locks().of("pte_ptl")) {}
 
 PageTables::~PageTables() {
   if (holds_huge_zero_page_) kernel_.mm_shared().put_huge_zero_page();
+}
+
+void PageTables::enter_khugepaged_list(Task& task) {
+  may_enter_khugepaged_ = false;
+  kernel_.mm_shared().khugepaged.enter(task, mm_);
+}
+
+void PageTables::enter_khugepaged_list_with(Task& task, const Vma& vma) {
+  if (collapse_allowed(mm_, vma) && thp_allowed(kernel_, mm_, vma))
+    enter_khugepaged_list(task);
 }
 
 void PageTables::note_huge_zero_page() {

@@ -111,9 +111,15 @@ class PageTables {
   [[nodiscard]] std::uint64_t pgtables_bytes() const { return tree_.bytes(); }
   [[nodiscard]] RssStat& rss_stat() { return rss_; }
 
-  // khugepaged_enter(): the mm is on khugepaged's list from its first eligible fault on.
-  void khugepaged_enter() { on_khugepaged_list_ = true; }
-  [[nodiscard]] bool on_khugepaged_list() const { return on_khugepaged_list_; }
+  // khugepaged_enter_vma(): the mm is on khugepaged's list from its first eligible fault on,
+  // or as soon as a VMA that could hold a huge page is advised or grows.
+  void khugepaged_enter(Task& task) {
+    if (may_enter_khugepaged_) enter_khugepaged_list(task);
+  }
+  [[nodiscard]] bool may_enter_khugepaged() const { return may_enter_khugepaged_; }
+  void khugepaged_enter_vma(Task& task, const Vma& vma) {
+    if (may_enter_khugepaged_) enter_khugepaged_list_with(task, vma);
+  }
   // MMF_HUGE_ZERO_PAGE: the mm holds one reference of the huge zero page until it exits.
   void note_huge_zero_page();
 
@@ -165,6 +171,8 @@ class PageTables {
     return {start, start + size};
   }
   [[nodiscard]] PageView view_of(Pte entry, bool huge) const;
+  void enter_khugepaged_list(Task& task);
+  void enter_khugepaged_list_with(Task& task, const Vma& vma);
   void map_page_at_start(const Vma& vma, VirtAddr at, bool in_rss);
   [[nodiscard]] Table* install_table(Task& task, Table& parent, VirtAddr at);
   [[nodiscard]] TablePage* take_table_page(Task& task, unsigned level);
@@ -200,7 +208,7 @@ class PageTables {
   RssStat rss_;
   bool split_pmd_ptlock_;
   std::array<std::uint64_t, 2> needs_;  // bits that a read, a write needs to go through
-  bool on_khugepaged_list_ = false;
+  bool may_enter_khugepaged_;  // it runs, and this mm is not on its list
   bool holds_huge_zero_page_ = false;
   LockStats& pmd_ptl_stats_;
   LockStats& pte_ptl_stats_;

@@ -101,6 +101,12 @@ void grow_down(Mm& mm, Vma& above, VirtAddr start, unsigned page_shift) {
   mm.vmas.set_range(above, {start, above.end});
 }
 
+// What grew may now hold a huge page (khugepaged_enter_vma_merge()).
+Vma* grown(Task& task, Mm& mm, Vma* vma) {
+  mm.pages().khugepaged_enter_vma(task, *vma);
+  return vma;
+}
+
 // The neighbours take the free range over.
 Vma* join(Task& task, Mm& mm, const Neighbours& n, const VmaSpec& spec) {
   if (n.below == nullptr && n.above == nullptr) return nullptr;
@@ -110,7 +116,7 @@ Vma* join(Task& task, Mm& mm, const Neighbours& n, const VmaSpec& spec) {
   if (n.below == nullptr) {
     take_owner(*n.above, spec.anon_vma, spec.anon_vma_chain, spec.vm_flags);
     grow_down(mm, *n.above, spec.range.start, mm.kernel().profile().geometry.page_shift);
-    return n.above;
+    return grown(task, mm, n.above);
   }
   take_owner(*n.below, spec.anon_vma, spec.anon_vma_chain, spec.vm_flags);
   VirtAddr end = spec.range.end;
@@ -121,7 +127,7 @@ Vma* join(Task& task, Mm& mm, const Neighbours& n, const VmaSpec& spec) {
     remove_vma(mm, *n.above);
   }
   mm.vmas.set_range(*n.below, {n.below->start, end});
-  return n.below;
+  return grown(task, mm, n.below);
 }
 
 }  // namespace
@@ -145,7 +151,7 @@ Vma* vma_expand_up(Task& task, Mm& mm, Vma& vma, const VmaSpec& spec) {
   mm.vma_start_write(task, vma);
   vma.vm_flags |= spec.vm_flags & kVmSticky;
   mm.vmas.set_range(vma, {vma.start, spec.range.end});
-  return &vma;
+  return grown(task, mm, &vma);
 }
 
 Vma* vma_merge_existing_range(Task& task, Mm& mm, Vma& middle, const VmaSpec& spec) {
@@ -174,7 +180,7 @@ Vma* vma_merge_existing_range(Task& task, Mm& mm, Vma& middle, const VmaSpec& sp
     else
       mm.vmas.set_range(middle, {middle.start, spec.range.start});
     grow_down(mm, *n.above, spec.range.start, profile.geometry.page_shift);
-    return n.above;
+    return grown(task, mm, n.above);
   }
   take_owner(*n.below, spec.anon_vma, spec.anon_vma_chain, spec.vm_flags);
   VirtAddr end = spec.range.end;
@@ -190,7 +196,7 @@ Vma* vma_merge_existing_range(Task& task, Mm& mm, Vma& middle, const VmaSpec& sp
     mm.vmas.set_range(middle, {spec.range.end, middle.end});
   }
   mm.vmas.set_range(*n.below, {n.below->start, end});
-  return n.below;
+  return grown(task, mm, n.below);
 }
 
 }  // namespace faultline::kernel

@@ -53,6 +53,10 @@ constexpr Name<CowReuse> kCowReuse[] = {{"mapcount", CowReuse::kMapcount},
 constexpr Name<OvercommitHeuristic> kOvercommit[] = {
     {"free_now", OvercommitHeuristic::kFreeNow},
     {"total_ram", OvercommitHeuristic::kTotalRam}};
+constexpr Name<CollapseRule> kCollapse[] = {{"3.9", CollapseRule::k3_9},
+                                            {"4.1", CollapseRule::k4_1},
+                                            {"5.8", CollapseRule::k5_8},
+                                            {"6.18", CollapseRule::k6_18}};
 constexpr Name<RssStatRule> kRss[] = {{"task_cache", RssStatRule::kTaskCache},
                                       {"percpu", RssStatRule::kPercpu},
                                       {"exact", RssStatRule::kExact}};
@@ -63,6 +67,7 @@ constexpr Name<ShmemEnabled> kShmem[] = {
     {"always", ShmemEnabled::kAlways}, {"within_size", ShmemEnabled::kWithinSize},
     {"advise", ShmemEnabled::kAdvise}, {"never", ShmemEnabled::kNever},
     {"deny", ShmemEnabled::kDeny},     {"force", ShmemEnabled::kForce}};
+constexpr std::int64_t kAny = std::int64_t{1} << 40;
 
 template <auto Field, const auto& Names>
 constexpr Switch choice(std::string_view key, std::string_view about) {
@@ -99,6 +104,22 @@ constexpr Switch number(std::string_view key, std::string_view about) {
             config.*Field = static_cast<T>(as_integer(value, name, Min, Max));
           },
           [](const KernelConfig& config) { return std::to_string(config.*Field); }};
+}
+
+// A number, or "derived": what the kernel makes of the machine.
+template <auto Field, std::int64_t Min>
+constexpr Switch derived(std::string_view key, std::string_view about) {
+  return {key, about,
+          [](KernelConfig& config, const Node& value, std::string_view name) {
+            if (value.text == "derived")
+              (config.*Field).reset();
+            else
+              config.*Field = static_cast<std::uint64_t>(as_integer(value, name, Min, kAny));
+          },
+          [](const KernelConfig& config) {
+            const auto& number = config.*Field;
+            return number ? std::to_string(*number) : std::string("derived");
+          }};
 }
 
 template <auto Field>
@@ -140,7 +161,6 @@ constexpr Switch duration(std::string_view key, std::string_view about) {
           }};
 }
 
-constexpr std::int64_t kAny = std::int64_t{1} << 40;
 using C = KernelConfig;
 
 HugetlbSetting hugetlb_pool(const Node& item, const std::string& name) {
@@ -194,6 +214,21 @@ constexpr Switch kSwitches[] = {
     bytes<&C::read_ahead_bytes>("file.read_ahead", "read around a page that isn't cached"),
     {"hugetlb.pools", "huge pages set aside: {size, pages or pages_of_node, overcommit}",
      set_hugetlb_pools, get_hugetlb_pools},
+    number<&C::khugepaged_alloc_sleep, 0, INT32_MAX>("khugepaged.alloc_sleep_millisecs",
+                                                     "pause after a failed allocation"),
+    flag<&C::khugepaged_defrag>("khugepaged.defrag",
+                                "its allocations may reclaim and compact"),
+    derived<&C::khugepaged_max_ptes_none, 0>("khugepaged.max_ptes_none",
+                                             "empty entries that a collapse may fill"),
+    derived<&C::khugepaged_max_ptes_shared, 0>("khugepaged.max_ptes_shared",
+                                               "pages shared by fork that it may copy"),
+    derived<&C::khugepaged_max_ptes_swap, 0>("khugepaged.max_ptes_swap",
+                                             "pages that it may swap in"),
+    derived<&C::khugepaged_pages_to_scan, 1>("khugepaged.pages_to_scan",
+                                             "pages looked at between two pauses"),
+    flag<&C::khugepaged_run>("khugepaged.run", "the thread collapses in the background"),
+    number<&C::khugepaged_scan_sleep, 0, kAny>("khugepaged.scan_sleep_millisecs",
+                                               "pause between scans"),
     flag<&C::madvise_vma_lock>("locks.madvise_vma_lock",
                                "MADV_DONTNEED and MADV_FREE take the VMA's lock alone"),
     choice<&C::per_vma_lock, kVmaLock>("locks.per_vma_lock", "rules of the per-VMA lock"),
@@ -255,6 +290,8 @@ constexpr Switch kSwitches[] = {
     number<&C::watermark_scale_factor, 1, 3000>(
         "sysctl.vm.watermark_scale_factor",
         "distance of the watermarks, 1/10000 of a zone"),
+    choice<&C::collapse, kCollapse>("transparent_hugepage.collapse",
+                                    "which pages khugepaged and MADV_COLLAPSE take"),
     choice<&C::cow_huge, kHugeWrite>("transparent_hugepage.cow_huge",
                                      "a write to a huge page shared by fork"),
     choice<&C::deferred_split, kDeferred>("transparent_hugepage.deferred_split",
@@ -275,6 +312,8 @@ constexpr Switch kSwitches[] = {
                             "sizes below the PMD's, for madvised mappings (6.8)"),
     choice<&C::shmem_enabled, kShmem>("transparent_hugepage.shmem_enabled",
                                       "which shared mappings get huge pages"),
+    flag<&C::shrink_underused>("transparent_hugepage.shrink_underused",
+                               "reclaim splits huge pages that are mostly zeros (6.12)"),
     flag<&C::thp_strictly_local>("transparent_hugepage.strictly_local",
                                  "huge pages from the local node or not at all"),
     flag<&C::use_zero_page>("transparent_hugepage.use_zero_page",

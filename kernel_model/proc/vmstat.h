@@ -22,7 +22,9 @@ namespace faultline::kernel {
   X(thp_fault_alloc) X(thp_fault_fallback) X(thp_fault_fallback_charge)                   \
       X(thp_collapse_alloc) X(thp_collapse_alloc_failed) X(thp_split_page)                \
           X(thp_split_page_failed) X(thp_deferred_split_page) X(thp_underused_split_page) \
-              X(thp_split_pmd) X(thp_zero_page_alloc) X(thp_zero_page_alloc_failed)       \
+              X(thp_split_pmd)                                                            \
+  X(thp_scan_exceed_none_pte) X(thp_scan_exceed_swap_pte) X(thp_scan_exceed_share_pte)    \
+              X(thp_zero_page_alloc) X(thp_zero_page_alloc_failed)                        \
                   X(compact_stall) X(compact_fail) X(compact_success)                     \
                       X(htlb_buddy_alloc_success) X(htlb_buddy_alloc_fail)                \
                           X(vma_lock_success) X(vma_lock_abort) X(vma_lock_retry)         \

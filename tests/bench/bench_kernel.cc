@@ -11,6 +11,7 @@
 #include "arch_profiles/profile_loader.h"
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/presets/presets.h"
 #include "kernel_model/syscall.h"
 #include "sim/engine.h"
@@ -104,5 +105,36 @@ void ZapOfAnEmpty128GiB(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(ZapOfAnEmpty128GiB);
+
+// 256 GB, one page in each GB: full scans of khugepaged, which looks at each of 131,072
+// ranges and finds a page in 256 of them.
+void KhugepagedOver256GB(benchmark::State& state) {
+  const arch::Profile profile = arch::load_profile("x86-4k");
+  Engine engine({profile.node_of_cpu, profile.node_distance}, {});
+  KernelConfig config = load_preset("6.1");
+  config.thp_enabled = ThpEnabled::kMadvise;
+  config.khugepaged_scan_sleep = 10;
+  config.khugepaged_max_ptes_none = 0;  // nothing to collapse: each scan finds the same
+  config.khugepaged_pages_to_scan = std::uint64_t{1} << 30;
+  Kernel kernel(engine, profile, config);
+  Process& process = kernel.create_process("bench");
+  engine.spawn("bench", [&](Task& task) {
+    constexpr std::uint64_t kGB = std::uint64_t{1} << 30, kBytes = 256 * kGB;
+    const VirtAddr at =
+        sys_mmap(task, process, {}, kBytes, kRw, kAnon | kMapNoreserve).value();
+    for (std::uint64_t i = 0; i < kBytes; i += kGB)
+      user_access(task, process, at + i, Access::kWrite);
+    sys_madvise(task, process, at, kBytes, Madvise::kHugepage);
+    const Khugepaged& khugepaged = kernel.mm_shared().khugepaged;
+    for (auto _ : state) {
+      const std::uint64_t scans = khugepaged.full_scans();
+      while (khugepaged.full_scans() == scans)
+        sys_nanosleep(task, process, Duration::ms(1));
+    }
+  });
+  engine.run();
+  state.SetItemsProcessed(state.iterations());
+}
+BENCHMARK(KhugepagedOver256GB);
 
 }  // namespace

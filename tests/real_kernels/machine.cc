@@ -80,6 +80,7 @@ kernel::KernelConfig config_of(const DataFile& file, const std::string& thp_mode
   kernel::KernelConfig config = kernel::load_preset(file.preset);
   kernel::set_switch(config, "transparent_hugepage.enabled",
                      parse_word(thp_mode, {file.name, 0, 0}));
+  config.khugepaged_scan_sleep = 4'000'000'000;  // the guests keep it asleep
   return config;
 }
 

@@ -286,6 +286,25 @@ void hugetlb(Probe& t) {
   t.mark("munmap");
 }
 
+// One page in each huge range, then wait for khugepaged, which the guest keeps asleep
+// otherwise.
+void khuge(Probe& t) {
+  const auto p = t.mapal(2 * t.U, t.U);
+  t.advise(p, 2 * t.U, Madvise::kNohugepage);
+  t.write(p);
+  t.write(p + t.U);
+  t.mark("touch_1_per_thp");
+  t.advise(p, 2 * t.U, Madvise::kHugepage);
+  KhugepagedKnobs knobs = t.khugepaged().knobs();
+  knobs.pages_to_scan = 1'000'000;
+  knobs.alloc_sleep_millisecs = 100;
+  knobs.scan_sleep_millisecs = 100;
+  t.khugepaged().store(t.task(), knobs);
+  for (int i = 0; i < 300 && t.anon_huge_bytes() < 2 * t.U; ++i)
+    sys_nanosleep(t.task(), t.process(), Duration::ms(100));
+  t.mark("after_khugepaged");
+}
+
 const std::map<std::string, std::function<void(Probe&)>>& table() {
   static const std::map<std::string, std::function<void(Probe&)>> tests = {
       {"null", null},
@@ -309,6 +328,7 @@ const std::map<std::string, std::function<void(Probe&)>>& table() {
       {"munmaphalf", munmaphalf},
       {"mprothalf", mprothalf},
       {"collapse", collapse},
+      {"khuge", khuge},
       {"mremap", mremap},
       {"fork", fork},
       {"hugetlb", hugetlb},

@@ -5,6 +5,7 @@
 
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/proc/smaps.h"
 #include "kernel_model/proc/status.h"
 #include "kernel_model/proc/vmstat.h"
@@ -122,6 +123,14 @@ Counters Probe::snapshot() {
   c["Anonymous"] = kb(smaps.anonymous);
   c["Swap"] = kb(smaps.swap);
   return c;
+}
+
+Khugepaged& Probe::khugepaged() {
+  return kernel_->mm_shared().khugepaged;
+}
+
+std::uint64_t Probe::anon_huge_bytes() const {
+  return smaps_rollup(process_->mm()).anonymous_thp;
 }
 
 void Probe::mark(const std::string& phase) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernel_model/kernel.h"
+#include "kernel_model/mm/khugepaged.h"
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/types.h"
 #include "sim/engine.h"
@@ -61,6 +62,8 @@ class Probe {
   void threads(unsigned count, const std::function<void(ProbeHeap::Thread&)>& body,
                const std::string& phase);
 
+  [[nodiscard]] kernel::Khugepaged& khugepaged();
+  [[nodiscard]] std::uint64_t anon_huge_bytes() const;  // AnonHugePages of smaps_rollup
   [[nodiscard]] Task& task() { return *task_; }
   [[nodiscard]] kernel::Process& process() { return *process_; }
 

@@ -123,6 +123,46 @@ TEST(Mlock, GrowingOrOpeningLockedMemoryFaultsItIn) {
   });
 }
 
+TEST(Mlock, LockedPagesAreNotFreedLazilyEvenByAnotherProcess) {
+  Machine m;
+  m.run([&](Task& task) {
+    Thread t(task, m);
+    const std::uint64_t page = m.page();
+    const VirtAddr at = t.mmap(2 * page);
+    EXPECT_EQ(t.write(at), Signal::kNone);
+    EXPECT_EQ(t.write(at + page), Signal::kNone);
+    EXPECT_EQ(sys_mlock(task, m.process(), at, page), Errno::kOk);
+    Process& child = *sys_fork(task, m.process()).value();
+    EXPECT_EQ(sys_munlock(task, child, at, 2 * page), Errno::kOk) << "nothing to do";
+    sys_exit_group(task, m.process());
+    EXPECT_EQ(user_access(task, child, at, Access::kWrite), Signal::kNone);
+    EXPECT_EQ(sys_madvise(task, child, at, 2 * page, Madvise::kFree), Errno::kOk);
+    const VirtAddr other = sys_mmap(task, child, {}, page, kProtRead, kAnon).value();
+    EXPECT_EQ(sys_madvise(task, child, other, page, Madvise::kDontneed), Errno::kOk) << "drains";
+    EXPECT_TRUE(child.mm().pages().look(at).lazyfree) << "the locker is gone";
+  });
+}
+
+TEST(Mlock, DontunmapLeavesPagesLockedInAnUnlockedVma) {
+  Machine m("x86-4k", "6.18");
+  m.run([&](Task& task) {
+    Thread t(task, m);
+    const std::uint64_t page = m.page();
+    const VirtAddr at = t.mmap(4 * page);
+    EXPECT_EQ(sys_mlock(task, m.process(), at, 4 * page), Errno::kOk);
+    EXPECT_TRUE(t.mremap(at, page, page, kMremapMaymove | kMremapDontunmap).ok());
+    EXPECT_EQ(m.mm().vma_at(at)->vm_flags & VM_LOCKED, 0U);
+    EXPECT_EQ(t.madvise(at, 4 * page, Madvise::kFree), Errno::kOk);
+    EXPECT_EQ(t.madvise(at, page, Madvise::kDontneed), Errno::kOk) << "drains the batch";
+    EXPECT_FALSE(m.mm().pages().look(at + 2 * page).lazyfree);
+    EXPECT_EQ(sys_mlock(task, m.process(), at, 4 * page), Errno::kOk);
+    EXPECT_EQ(sys_munlock(task, m.process(), at, 4 * page), Errno::kOk);
+    EXPECT_EQ(t.madvise(at, 4 * page, Madvise::kFree), Errno::kOk);
+    EXPECT_EQ(t.madvise(at, page, Madvise::kDontneed), Errno::kOk);
+    EXPECT_TRUE(m.mm().pages().look(at + 2 * page).lazyfree);
+  });
+}
+
 TEST(Mlock, AnswersAsPosixWants) {
   Machine m;
   m.run([&](Task& task) {
