@@ -40,8 +40,8 @@ enum class MprotectWritable : std::uint8_t { kNo, kBase, kHuge };
 // no fork has shared it since it was last known to be the mm's own (5.19).
 enum class CowReuse : std::uint8_t { kMapcount, kRefcount, kExclusive };
 // What khugepaged collapses: ranges whose present pages are all writable base pages of this
-// process alone (3.9); read-only ones and the zero page, too (4.1); pieces of huge pages and
-// pages shared by fork (5.8); and ranges without any writable page (6.18).
+// process alone (3.9); read-only ones and the zero page, too (4.1); pieces of huge pages
+// and pages shared by fork (5.8); and ranges without any writable page (6.18).
 enum class CollapseRule : std::uint8_t { k3_9, k4_1, k5_8, k6_18 };
 // Per-CPU page lists: order 0 with batch 31 (4 KiB pages), the same with batch 63, or
 // orders 0-3 and the pageblock order with sizes from the low watermark.
@@ -107,12 +107,12 @@ struct KernelConfig {
   bool map_stack_nohugepage = false;      // 6.7
   bool thp_fault_fallback_charge = true;  // the counter exists
   MprotectWritable mprotect_writable = MprotectWritable::kBase;
-  CowReuse cow_reuse = CowReuse::kExclusive;  // key: mm.cow_reuse
+  CowReuse cow_reuse = CowReuse::kExclusive;   // key: mm.cow_reuse
   CollapseRule collapse = CollapseRule::k5_8;  // key: transparent_hugepage.collapse
   // khugepaged: does the thread run, and its knobs; no value is what khugepaged_init()
   // derives from the size of a huge page.
-  bool khugepaged_run = true;               // key: khugepaged.run
-  bool khugepaged_defrag = true;            // key: khugepaged.defrag
+  bool khugepaged_run = true;                     // key: khugepaged.run
+  bool khugepaged_defrag = true;                  // key: khugepaged.defrag
   std::uint64_t khugepaged_scan_sleep = 10'000;   // key: khugepaged.scan_sleep_millisecs
   std::uint64_t khugepaged_alloc_sleep = 60'000;  // key: …alloc_sleep_millisecs
   std::optional<std::uint64_t> khugepaged_pages_to_scan;  // key: khugepaged.pages_to_scan

@@ -51,8 +51,11 @@ SysStatus sys_mincore(Task& task, Process& process, VirtAddr start, std::uint64_
 // prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, …); an empty name takes it away.
 SysStatus sys_prctl_set_vma_anon_name(Task& task, Process& process, VirtAddr start,
                                       std::uint64_t length, std::string_view name);
-// prctl(PR_SET_THP_DISABLE).
-SysStatus sys_prctl_set_thp_disable(Task& task, Process& process, bool disable);
+// prctl(PR_SET_THP_DISABLE, disable, flags); 6.18 knows the flag
+// PR_THP_DISABLE_EXCEPT_ADVISED.
+enum class ThpDisable : unsigned { kCompletely = 0, kExceptAdvised = 2 };
+SysStatus sys_prctl_set_thp_disable(Task& task, Process& process, bool disable,
+                                    ThpDisable flags = ThpDisable::kCompletely);
 // The child: a process with a copy of this one's address space, sharing its pages until a
 // write.  The caller gives it a thread.  ENOMEM: the charge or the tables can't be had.
 SysResult<Process*> sys_fork(Task& task, Process& process);

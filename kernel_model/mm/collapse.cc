@@ -37,7 +37,7 @@ struct Collapse {
 // What the entries of a table say.
 struct Scan {
   std::uint64_t none_or_zero = 0, swap = 0, shared = 0, referenced = 0;
-  bool writable = false, guard = false;
+  bool writable = false;
   std::vector<std::uint64_t> pages_on_node;
 };
 
@@ -53,7 +53,7 @@ ScanResult check_old_rules(const Collapse& c, Pte entry) {
   if (compound_order(c.kernel(), compound_head(c.kernel(), entry.pfn())) > 0)
     return ScanResult::kPageCompound;
   return c.kernel().phys().page(entry.pfn()).refcount == 1 ? ScanResult::kSucceed
-                                                            : ScanResult::kPageCount;
+                                                           : ScanResult::kPageCount;
 }
 
 ScanResult scan_page(const Collapse& c, Pte entry, Scan& scan) {
@@ -79,14 +79,15 @@ ScanResult scan_page(const Collapse& c, Pte entry, Scan& scan) {
 ScanResult scan_entry(const Collapse& c, Pte entry, Scan& scan) {
   Vmstat& vmstat = c.kernel().vmstat();
   const bool zero = entry.present() && entry.zero_page();
-  if (zero && c.kernel().config().collapse == CollapseRule::k3_9) return ScanResult::kPageRo;
+  if (zero && c.kernel().config().collapse == CollapseRule::k3_9)
+    return ScanResult::kPageRo;
   if (entry.none() || zero) {
     if (!exceeds(c.control, ++scan.none_or_zero, c.control.max_ptes_none))
       return ScanResult::kSucceed;
     ++vmstat.thp_scan_exceed_none_pte;
     return ScanResult::kExceedNonePte;
   }
-  scan.guard |= entry.has(Pte::kGuard);
+  // A guard mark looks like a swap entry until it is to be swapped in.
   if (entry.has(Pte::kSwap) || entry.has(Pte::kGuard)) {
     if (!exceeds(c.control, ++scan.swap, c.control.max_ptes_swap))
       return ScanResult::kSucceed;
@@ -234,8 +235,8 @@ ScanResult collapse_huge_page(const Collapse& c, const Scan& scan) {
   c.mm.mmap_read_lock(c.task);
   Table* table = nullptr;
   ScanResult result = revalidate(c, table);
-  // __collapse_huge_page_swapin() takes a guard mark for an entry to read in.
-  if (result == ScanResult::kSucceed && scan.guard) result = ScanResult::kFail;
+  // __collapse_huge_page_swapin().  Model: it always fails, for guard marks and all else.
+  if (result == ScanResult::kSucceed && scan.swap > 0) result = ScanResult::kFail;
   c.mm.mmap_read_unlock(c.task);
   if (result == ScanResult::kSucceed) {
     c.mm.mmap_write_lock(c.task);
@@ -281,8 +282,8 @@ bool may_go_on(ScanResult result) {
 
 bool collapse_allowed(const Mm& mm, const Vma& vma) {
   const PageTables& pages = const_cast<Mm&>(mm).pages();
-  if (!pages.geometry().has_thp || mm.thp_disabled || !vma.anonymous || !vma.anon_vma)
-    return false;
+  if (!pages.geometry().has_thp || !vma.anonymous || !vma.anon_vma) return false;
+  if (mm.thp_disabled && !mm.thp_except_advised) return false;
   if ((vma.vm_flags & (VM_NOHUGEPAGE | VM_HUGETLB | VM_SHARED | kVmSpecial)) != 0)
     return false;
   const std::uint64_t size = pages.geometry().pmd_size();

@@ -66,6 +66,8 @@ FaultResult huge_pmd_set_accessed(Fault& fault, Table& pmd, Pte entry);
 FaultResult do_huge_pmd_wp_page(Fault& fault, Table& pmd, Pte entry);
 // hugepage_vma_check() and its like: may a fault in this VMA try a huge page?
 // thp_possible leaves out what sysfs says.
+// prctl(PR_SET_THP_DISABLE) keeps huge pages out of this VMA.
+[[nodiscard]] bool vma_thp_disabled(const Mm& mm, const Vma& vma);
 [[nodiscard]] bool thp_possible(const Kernel& kernel, const Mm& mm, const Vma& vma);
 [[nodiscard]] bool thp_allowed(const Kernel& kernel, const Mm& mm, const Vma& vma);
 

@@ -25,6 +25,7 @@ void copy_mm(Mm& child, const Mm& parent) {
   child.brk = parent.brk;
   child.mmap_base = parent.mmap_base;
   child.thp_disabled = parent.thp_disabled;
+  child.thp_except_advised = parent.thp_except_advised;
   child.def_flags = parent.def_flags & ~std::uint64_t{VM_LOCKED | VM_LOCKONFAULT};
 }
 

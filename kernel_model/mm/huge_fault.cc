@@ -32,7 +32,7 @@ FaultResult map_huge_zero_page(Fault& fault, Table& pmd) {
   const auto zero = fault.kernel.mm_shared().get_huge_zero_page(fault.task);
   if (!zero) {
     pages.free_table(fault.task, deposited);
-    ++fault.kernel.vmstat().thp_fault_fallback;
+    count_huge_fallback(fault);
     return FaultResult::kFallback;
   }
   {
@@ -64,7 +64,7 @@ FaultResult do_huge_pmd_anonymous_page_inner(Fault& fault, Table& pmd, Pfn page)
     if (pages.tree().get(pmd, fault.at).none()) {
       pages.tree().deposit(pmd, fault.at, deposited);
       map_huge_page(fault, pmd, page);
-      ++fault.kernel.vmstat().thp_fault_alloc;
+      count_huge_alloc(fault);
       return FaultResult::kDone;
     }
   }
@@ -115,6 +115,21 @@ MaybePfn alloc_huge_page(Fault& fault) {
   return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
 }
 
+// count_vm_event(), count_mthp_stat()
+void count_huge_alloc(Fault& fault) {
+  ++fault.kernel.vmstat().thp_fault_alloc;
+  ++fault.kernel.mm_shared()
+        .mthp_stats[fault.pages.geometry().pmd_order()]
+        .anon_fault_alloc;
+}
+
+void count_huge_fallback(Fault& fault) {
+  ++fault.kernel.vmstat().thp_fault_fallback;
+  ++fault.kernel.mm_shared()
+        .mthp_stats[fault.pages.geometry().pmd_order()]
+        .anon_fault_fallback;
+}
+
 // A huge page that nobody has mapped goes back.
 void free_unmapped_huge_page(Fault& fault, Pfn page) {
   fault.task.charge(fault.pages.costs().huge_page_free);
@@ -138,8 +153,13 @@ void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
   fault.task.charge(pages.costs().pmd_set);
 }
 
+bool vma_thp_disabled(const Mm& mm, const Vma& vma) {
+  return mm.thp_disabled && !(mm.thp_except_advised && (vma.vm_flags & VM_HUGEPAGE) != 0);
+}
+
 bool thp_possible(const Kernel& kernel, const Mm& mm, const Vma& vma) {
-  if (!kernel.profile().geometry.has_thp || !vma.anonymous || mm.thp_disabled) return false;
+  if (!kernel.profile().geometry.has_thp || !vma.anonymous || vma_thp_disabled(mm, vma))
+    return false;
   return (vma.vm_flags & (VM_NOHUGEPAGE | VM_HUGETLB | kVmSpecial | VM_SHARED)) == 0;
 }
 
@@ -166,7 +186,7 @@ FaultResult do_huge_pmd_anonymous_page(Fault& fault, Table& pmd) {
     return map_huge_zero_page(fault, pmd);
   const auto page = alloc_huge_page(fault);
   if (!page) {
-    ++fault.kernel.vmstat().thp_fault_fallback;
+    count_huge_fallback(fault);
     return FaultResult::kFallback;
   }
   return do_huge_pmd_anonymous_page_inner(fault, pmd, *page);

@@ -22,4 +22,8 @@ void free_unmapped_huge_page(Fault& fault, Pfn page);
 // Map count, LRU, counters, the entry; the deposit is in place.  The PMD's lock is held.
 void map_huge_page(Fault& fault, Table& pmd, Pfn page);
 
+// Counters of /proc/vmstat and of the size's own stats.
+void count_huge_alloc(Fault& fault);
+void count_huge_fallback(Fault& fault);
+
 }  // namespace faultline::kernel

@@ -30,7 +30,7 @@ FaultResult do_huge_zero_wp_pmd(Fault& fault, Table& pmd, Pte entry) {
   const auto page = thp_allowed(fault.kernel, fault.mm, fault.vma) ? alloc_huge_page(fault)
                                                                    : std::nullopt;
   if (!page) {
-    ++fault.kernel.vmstat().thp_fault_fallback;
+    count_huge_fallback(fault);
     return FaultResult::kFallback;
   }
   clear_huge_page(fault.task, fault.kernel, *page);
@@ -39,7 +39,7 @@ FaultResult do_huge_zero_wp_pmd(Fault& fault, Table& pmd, Pte entry) {
     if (pages.tree().get(pmd, fault.at).raw() == entry.raw()) {
       flush_tlb_range(fault.task, pages);
       map_huge_page(fault, pmd, *page);
-      ++fault.kernel.vmstat().thp_fault_alloc;
+      count_huge_alloc(fault);
       return FaultResult::kDone;
     }
   }
@@ -85,7 +85,7 @@ void put_old(Fault& fault, Pfn old) {
 // 4.15 copies the whole huge page into another one.
 FaultResult copy_to_huge_page(Fault& fault, Table& pmd, Pte entry, Pfn page) {
   PageTables& pages = fault.pages;
-  ++fault.kernel.vmstat().thp_fault_alloc;
+  count_huge_alloc(fault);
   copy_pages(fault.task, fault.kernel, entry.pfn(), page, pages.geometry().pmd_size());
   {
     Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
@@ -156,7 +156,7 @@ FaultResult copy_huge_page(Fault& fault, Table& pmd, Pte entry) {
   const auto page = thp_allowed(fault.kernel, fault.mm, fault.vma) ? alloc_huge_page(fault)
                                                                    : std::nullopt;
   if (page) return copy_to_huge_page(fault, pmd, entry, *page);
-  ++fault.kernel.vmstat().thp_fault_fallback;
+  count_huge_fallback(fault);
   return copy_range(fault, pmd, entry);
 }
 

@@ -16,8 +16,8 @@ constexpr Centre kScanMmSlot{"khugepaged_scan_mm_slot", true};
 // Its exit waits for an end of the scan; 6.8 skips one that has no use for huge pages, too
 // (hpage_collapse_test_exit_or_disable()).
 bool test_exit_or_disable(const Mm& mm) {
-  return mm.exiting || (mm.thp_disabled && !mm.thp_except_advised &&
-                        mm.kernel().version() >= 6008);
+  return mm.exiting ||
+         (mm.thp_disabled && !mm.thp_except_advised && mm.kernel().version() >= 6008);
 }
 
 }  // namespace
@@ -34,7 +34,8 @@ KhugepagedKnobs khugepaged_knobs(const Kernel& kernel) {
           .defrag = config.khugepaged_defrag};
 }
 
-Khugepaged::Khugepaged(Kernel& kernel) : kernel_(kernel), knobs_(khugepaged_knobs(kernel)) {}
+Khugepaged::Khugepaged(Kernel& kernel)
+    : kernel_(kernel), knobs_(khugepaged_knobs(kernel)) {}
 
 Khugepaged::~Khugepaged() = default;
 

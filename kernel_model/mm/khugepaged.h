@@ -3,9 +3,9 @@
 // The kernel thread that looks for ranges of base pages that could be huge pages, and
 // collapses them.
 //
-// It wakes every scan_sleep_millisecs, looks at pages_to_scan pages' worth of PMD ranges (by
-// default eight, whatever their size) from where it left off, and sleeps again.  It never
-// waits for mmap_lock to look, but a collapse holds it for write.
+// It wakes every scan_sleep_millisecs, looks at pages_to_scan pages' worth of PMD ranges
+// (by default eight, whatever their size) from where it left off, and sleeps again.  It
+// never waits for mmap_lock to look, but a collapse holds it for write.
 //
 // Stands for: khugepaged(), khugepaged_do_scan(), khugepaged_scan_mm_slot()
 // (mm/khugepaged.c, v3.9-6.18).  Model: no file or shmem pages; its niceness plays no part.

@@ -3,6 +3,8 @@
 // The huge zero page and the queues that all address spaces share.
 #include "kernel_model/mm/mm_shared.h"
 
+#include <utility>
+
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/phys/phys_mem.h"
@@ -23,17 +25,27 @@ std::uint64_t max_gathered(std::uint64_t page_size) {
 
 }  // namespace
 
-bool DeferredSplitQueue::add(Pfn head) {
-  if (!age_of_.try_emplace(head, next_).second) return false;
+void DeferredSplitQueue::add(Pfn head) {
+  if (!entry_of_.try_emplace(head, Entry{next_}).second) return;
   by_age_.emplace(next_++, head);
-  return true;
 }
 
 void DeferredSplitQueue::remove(Pfn head) {
-  const auto found = age_of_.find(head);
-  FAULTLINE_CHECK(found != age_of_.end());
-  by_age_.erase(found->second);
-  age_of_.erase(found);
+  const auto found = entry_of_.find(head);
+  FAULTLINE_CHECK(found != entry_of_.end());
+  by_age_.erase(found->second.age);
+  entry_of_.erase(found);
+}
+
+bool DeferredSplitQueue::set_partially_mapped(Pfn head) {
+  return !std::exchange(entry_of_.at(head).partially_mapped, true);
+}
+
+void DeferredSplitQueue::requeue(Pfn head) {
+  Entry& entry = entry_of_.at(head);
+  by_age_.erase(entry.age);
+  entry.age = next_++;
+  by_age_.emplace(entry.age, head);
 }
 
 MmShared::MmShared(Kernel& kernel)

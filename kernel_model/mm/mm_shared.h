@@ -25,21 +25,34 @@ namespace faultline::kernel {
 class Kernel;
 
 // Huge pages of which a part is unmapped, oldest first; the shrinker splits them under
-// reclaim. Stands for: deferred_split_huge_page(), free_transhuge_page() (mm/huge_memory.c,
-// v4.15-6.18). Model: one queue in all, not one a node or memory cgroup.
+// reclaim.  From 6.12 on every huge page is queued, so that the shrinker can find those
+// that hold little but zeros.  Stands for: deferred_split_huge_page(),
+// free_transhuge_page() (mm/huge_memory.c, v4.15-6.18). Model: one queue in all, not one a
+// node or memory cgroup.
 class DeferredSplitQueue {
  public:
-  // False if it is queued already.
-  bool add(Pfn head);
+  // Nothing if it is queued already.
+  void add(Pfn head);
   void remove(Pfn head);
-  [[nodiscard]] bool contains(Pfn head) const { return age_of_.contains(head); }
+  // folio_set_partially_mapped(): false if that is known already.  It is queued.
+  bool set_partially_mapped(Pfn head);
+  [[nodiscard]] bool partially_mapped(Pfn head) const {
+    return entry_of_.at(head).partially_mapped;
+  }
+  // To the end of the queue.
+  void requeue(Pfn head);
+  [[nodiscard]] bool contains(Pfn head) const { return entry_of_.contains(head); }
   [[nodiscard]] std::size_t size() const { return by_age_.size(); }
   [[nodiscard]] const std::map<std::uint64_t, Pfn>& by_age() const { return by_age_; }
 
  private:
   std::uint64_t next_ = 0;
   std::map<std::uint64_t, Pfn> by_age_;
-  std::map<Pfn, std::uint64_t> age_of_;
+  struct Entry {
+    std::uint64_t age;
+    bool partially_mapped = false;
+  };
+  std::map<Pfn, Entry> entry_of_;
 };
 
 class MmShared {

@@ -7,6 +7,7 @@
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/huge_fault.h"
 #include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/rmap.h"
 #include "kernel_model/phys/phys_mem.h"
 
 namespace faultline::kernel {
@@ -57,6 +58,31 @@ MaybePfn alloc(Fault& fault, unsigned order, GfpReclaim reclaim) {
 
 }  // namespace
 
+Range tlb_entry_range(const PageTables& pages, VirtAddr at) {
+  if (pages.maps_huge(at)) return pages.pmd_range(at);
+  const arch::Geometry& geometry = pages.geometry();
+  const Range page = pages.page_range(at);
+  // Folding came with 6.9.
+  if (geometry.contpte_pages == 0 || pages.kernel().version() < 6009) return page;
+  const Range block = folio_range(
+      pages, at, static_cast<unsigned>(std::bit_width(geometry.contpte_pages) - 1));
+  const PageView first = pages.look(block.start);
+  Kernel& kernel = pages.kernel();
+  if (first.kind != PageView::kBase || first.file ||
+      first.pfn.v % geometry.contpte_pages != 0)
+    return page;
+  const Pfn folio = compound_head(kernel, first.pfn);
+  if (1U << compound_order(kernel, folio) < geometry.contpte_pages) return page;
+  std::uint32_t i = 0;
+  for (VirtAddr p = block.start; p < block.end; p = p + geometry.page_size(), ++i) {
+    const PageView view = pages.look(p);
+    if (view.kind != PageView::kBase || view.pfn.v != first.pfn.v + i ||
+        view.writable != first.writable)
+      return page;
+  }
+  return block;
+}
+
 Range folio_range(const PageTables& pages, VirtAddr at, unsigned order) {
   const std::uint64_t size = pages.geometry().page_size() << order;
   const VirtAddr start{at.v & ~(size - 1)};
@@ -84,7 +110,7 @@ std::optional<AnonFolio> alloc_anon_folio(Fault& fault, const Table& table) {
       clear_pages(fault.task, fault.kernel, *head, page_size << order);
       return AnonFolio{*head, order};
     }
-    ++fault.kernel.mm_shared().mthp_stats[order].anon_fault_fallback;
+    ++fault.kernel.mm_shared().mthp_stats[order].anon_fault_fallback;  // steps down
   }
   const auto page = alloc(fault, 0, GfpReclaim::kDirect);
   if (!page) return std::nullopt;

@@ -111,8 +111,8 @@ class PageTables {
   [[nodiscard]] std::uint64_t pgtables_bytes() const { return tree_.bytes(); }
   [[nodiscard]] RssStat& rss_stat() { return rss_; }
 
-  // khugepaged_enter_vma(): the mm is on khugepaged's list from its first eligible fault on,
-  // or as soon as a VMA that could hold a huge page is advised or grows.
+  // khugepaged_enter_vma(): the mm is on khugepaged's list from its first eligible fault
+  // on, or as soon as a VMA that could hold a huge page is advised or grows.
   void khugepaged_enter(Task& task) {
     if (may_enter_khugepaged_) enter_khugepaged_list(task);
   }
@@ -208,7 +208,7 @@ class PageTables {
   RssStat rss_;
   bool split_pmd_ptlock_;
   std::array<std::uint64_t, 2> needs_;  // bits that a read, a write needs to go through
-  bool may_enter_khugepaged_;  // it runs, and this mm is not on its list
+  bool may_enter_khugepaged_;           // it runs, and this mm is not on its list
   bool holds_huge_zero_page_ = false;
   LockStats& pmd_ptl_stats_;
   LockStats& pte_ptl_stats_;

@@ -80,15 +80,21 @@ SysStatus sys_prctl_set_vma_anon_name(Task& task, Process& process, VirtAddr sta
   return error;
 }
 
-SysStatus sys_prctl_set_thp_disable(Task& task, Process& process, bool disable) {
+SysStatus sys_prctl_set_thp_disable(Task& task, Process& process, bool disable,
+                                    ThpDisable flags) {
   Kernel& kernel = process.kernel();
   Mm& mm = process.mm();
   const Scope entry(task, kernel.centres().syscall_entry);
   task.charge(kernel.profile().costs.syscall_entry_exit);
   const Scope scope(task, centre::kSysPrctl);
   if (kernel.version() < 3015) return Errno::kEINVAL;
+  const bool except_advised = flags == ThpDisable::kExceptAdvised;
+  if (flags != ThpDisable::kCompletely &&
+      (kernel.version() < 6018 || !except_advised || !disable))
+    return Errno::kEINVAL;
   mm.mmap_write_lock(task);
   mm.thp_disabled = disable;
+  mm.thp_except_advised = except_advised;
   mm.mmap_write_unlock(task);
   return Errno::kOk;
 }

@@ -86,12 +86,25 @@ void queue_if_partial(Kernel& kernel, Pfn head, std::uint32_t still_mapped) {
   if (any || still_mapped > 0) queue_for_deferred_split(kernel, head);
 }
 
+MthpStat& mthp_stat(Kernel& kernel, const Page& head) {
+  return kernel.mm_shared().mthp_stats[head.order];
+}
+
+// folio_undo_deferred_split(), and no large folio any more.
+void forget_large_folio(Kernel& kernel, Pfn head) {
+  const Page& page = kernel.phys().page(head);
+  --mthp_stat(kernel, page).nr_anon;
+  if ((page.flags & Page::kDeferredSplit) == 0) return;
+  DeferredSplitQueue& queue = kernel.mm_shared().deferred_split;
+  if (queue.partially_mapped(head)) --mthp_stat(kernel, page).nr_anon_partially_mapped;
+  queue.remove(head);
+}
+
 void free_compound(Kernel& kernel, Pfn head, int cpu) {
   PhysMem& phys = kernel.phys();
   Page& page = phys.page(head);
   const unsigned order = page.order;
-  if ((page.flags & Page::kDeferredSplit) != 0)
-    kernel.mm_shared().deferred_split.remove(head);
+  if (order > 0) forget_large_folio(kernel, head);
   FAULTLINE_CHECK_EQ(page.mapcount, 0);
   page.flags = 0;
   if (order > 0) {
@@ -134,11 +147,20 @@ std::uint32_t unmap_pieces(Kernel& kernel, Pfn first, Pfn head, std::uint64_t pa
 
 void queue_for_deferred_split(Kernel& kernel, Pfn head) {
   Page& page = kernel.phys().page(head);
-  if ((page.flags & Page::kDeferredSplit) != 0) return;
+  DeferredSplitQueue& queue = kernel.mm_shared().deferred_split;
   page.flags |= Page::kDeferredSplit;
-  kernel.mm_shared().deferred_split.add(head);
+  queue.add(head);
+  if (!queue.set_partially_mapped(head)) return;
+  ++mthp_stat(kernel, page).split_deferred;
+  ++mthp_stat(kernel, page).nr_anon_partially_mapped;
   if (page.order == kernel.profile().geometry.pmd_order())
     ++kernel.vmstat().thp_deferred_split_page;
+}
+
+void queue_as_underused(Kernel& kernel, Pfn head) {
+  if (!kernel.config().shrink_underused) return;
+  kernel.phys().page(head).flags |= Page::kDeferredSplit;
+  kernel.mm_shared().deferred_split.add(head);
 }
 
 void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn) {
@@ -161,6 +183,8 @@ void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index) {
   compound_mapcount_of(phys, head) = 1;
   kernel.vmstat().nr_anon_pages += pages_of(page);
   ++kernel.vmstat().nr_anon_transparent_hugepages;
+  ++mthp_stat(kernel, page).nr_anon;
+  queue_as_underused(kernel, head);
 }
 
 void page_add_new_folio_rmap(Kernel& kernel, Pfn head, unsigned order,
@@ -176,6 +200,7 @@ void page_add_new_folio_rmap(Kernel& kernel, Pfn head, unsigned order,
   set_up_pieces(phys, head, Page::kAnon | Page::kTail | Page::kAnonExclusive, 1);
   nr_pages_mapped_of(phys, head) = static_cast<std::uint32_t>(pages);
   kernel.vmstat().nr_anon_pages += pages;
+  ++mthp_stat(kernel, page).nr_anon;
 }
 
 void page_dup_rmap_pte(Kernel& kernel, Pfn pfn) {
@@ -346,8 +371,7 @@ std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
   if (huge_pieces(kernel).has_bits(head)) expand_pieces(kernel, head);
   if (huge_pieces(kernel).covers(head)) huge_pieces(kernel).remove_huge_page(head);
   const Page was = phys.page(head);
-  if ((was.flags & Page::kDeferredSplit) != 0)
-    kernel.mm_shared().deferred_split.remove(head);
+  forget_large_folio(kernel, head);
   constexpr std::uint16_t kOwn =
       Page::kHead | Page::kTail | Page::kDeferredSplit | Page::kAnonExclusive;
   std::uint64_t freed = 0;

@@ -44,8 +44,11 @@ void drop_piece(Kernel& kernel, Pfn pfn);
 // The PMD mapping of a huge page goes.
 void page_remove_rmap_pmd(Kernel& kernel, Pfn head);
 
-// deferred_split_huge_page(): nothing if it is queued already.
+// deferred_split_huge_page(): a part of it is unmapped.  Nothing if that is known already.
 void queue_for_deferred_split(Kernel& kernel, Pfn head);
+// deferred_split_folio(folio, false) (6.12): a new huge page, which may turn out to hold
+// little but zeros.
+void queue_as_underused(Kernel& kernel, Pfn head);
 
 // References go; the page (or its whole compound page) is freed with the last.  Answers how
 // many base pages were freed.  The caller has synchronised.

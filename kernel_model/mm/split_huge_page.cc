@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
@@ -59,9 +60,42 @@ void map_unused_to_zeropage(Task& task, Kernel& kernel, Pfn head) {
   });
 }
 
-bool split_failed(Kernel& kernel) {
-  ++kernel.vmstat().thp_split_page_failed;
+bool split_failed(Kernel& kernel, Pfn head) {
+  const unsigned order = compound_order(kernel, head);
+  ++kernel.mm_shared().mthp_stats[order].split_failed;
+  if (order == kernel.profile().geometry.pmd_order())
+    ++kernel.vmstat().thp_split_page_failed;
   return false;
+}
+
+// thp_underused(): stops at the first page that decides.
+bool thp_underused(Task& task, Kernel& kernel, Pfn head) {
+  const std::uint64_t pages = std::uint64_t{1} << compound_order(kernel, head);
+  const std::uint64_t max_none = kernel.mm_shared().khugepaged.knobs().max_ptes_none;
+  const PageContents* contents = kernel.contents();
+  if (max_none + 1 >= kernel.profile().geometry.pages_per_pmd() || contents == nullptr)
+    return false;
+  std::uint64_t zero = 0, looked_at = 0;
+  while (looked_at < pages && zero <= max_none && looked_at - zero < pages - max_none) {
+    if (contents->byte({head.v + static_cast<std::uint32_t>(looked_at)}) == 0) ++zero;
+    ++looked_at;
+  }
+  // memchr_inv() reads at about the speed of a copy.
+  task.charge(stream_time(looked_at * kernel.profile().geometry.page_size(),
+                          kernel.profile().costs.copy_rate));
+  return zero > max_none;
+}
+
+// deferred_split_scan() of one page: true if it was split.
+bool shrink_one(Task& task, Kernel& kernel, Pfn head) {
+  DeferredSplitQueue& queue = kernel.mm_shared().deferred_split;
+  const bool partial = queue.partially_mapped(head);
+  const bool split =
+      (partial || ((kernel.phys().page(head).flags & Page::kUnevictable) == 0 &&
+                   thp_underused(task, kernel, head))) &&
+      split_huge_page(task, kernel, head);
+  if (split && !partial) ++kernel.vmstat().thp_underused_split_page;
+  return split;
 }
 
 }  // namespace
@@ -90,16 +124,17 @@ bool split_huge_page(Task& task, Kernel& kernel, Pfn head, std::int32_t extra_re
     return kernel.phys().page(head).refcount !=
            total_mapcount(kernel, head) + extra_references;
   };
-  if (held_by_others()) return split_failed(kernel);  // can_split_huge_page()
+  if (held_by_others()) return split_failed(kernel, head);  // can_split_huge_page()
   unmap_page(task, kernel, head);
   task.charge(split_cost(kernel, std::uint64_t{1} << compound_order(kernel, head)));
   task.sync();
-  if (held_by_others()) return split_failed(kernel);  // page_ref_freeze()
+  if (held_by_others()) return split_failed(kernel, head);  // page_ref_freeze()
   map_unused_to_zeropage(task, kernel, head);
-  const bool counts = compound_order(kernel, head) == kernel.profile().geometry.pmd_order();
+  const unsigned order = compound_order(kernel, head);
+  ++kernel.mm_shared().mthp_stats[order].split;
   const std::uint64_t freed = break_up_compound(kernel, head, task.cpu());
   task.charge(kernel.profile().costs.page_free * static_cast<std::int64_t>(freed));
-  if (counts) ++kernel.vmstat().thp_split_page;
+  if (order == kernel.profile().geometry.pmd_order()) ++kernel.vmstat().thp_split_page;
   return true;
 }
 
@@ -114,9 +149,15 @@ std::uint64_t deferred_split_scan(Task& task, Kernel& kernel, std::uint64_t page
   }
   const std::uint64_t before = kernel.phys().free_pages_total();
   for (const Pfn head : heads) {
-    if (!queue.contains(head) || split_huge_page(task, kernel, head)) continue;
-    queue.remove(head);
-    queue.add(head);
+    task.sync();
+    if (!queue.contains(head) || shrink_one(task, kernel, head)) continue;
+    if (!queue.contains(head)) continue;  // freed meanwhile
+    if (queue.partially_mapped(head)) {
+      queue.requeue(head);
+    } else {
+      queue.remove(head);
+      kernel.phys().page(head).flags &= static_cast<std::uint16_t>(~Page::kDeferredSplit);
+    }
   }
   const std::uint64_t after = kernel.phys().free_pages_total();
   return after > before ? after - before : 0;

@@ -33,8 +33,11 @@ void for_each_place_of(Kernel& kernel, Pfn head,
 bool split_huge_page(Task& task, Kernel& kernel, Pfn head,
                      std::int32_t extra_references = 0);
 
-// Splits up to `pages` queued huge pages, oldest first; answers how many base pages that
-// freed. Those that fail go back to the end of the queue.
+// The shrinker: splits those of the `pages` oldest queued huge pages that are partially
+// mapped, or hold more zero pages than khugepaged's max_ptes_none (6.12); answers how many
+// base pages that freed.  Partially mapped ones that fail go to the end of the queue,
+// others leave it.  Model: the contents of pages are known only where somebody watches them
+// (Kernel::watch_contents); otherwise every page is taken to hold data.
 std::uint64_t deferred_split_scan(Task& task, Kernel& kernel, std::uint64_t pages);
 
 }  // namespace faultline::kernel

@@ -114,7 +114,8 @@ constexpr Switch derived(std::string_view key, std::string_view about) {
             if (value.text == "derived")
               (config.*Field).reset();
             else
-              config.*Field = static_cast<std::uint64_t>(as_integer(value, name, Min, kAny));
+              config.*Field =
+                  static_cast<std::uint64_t>(as_integer(value, name, Min, kAny));
           },
           [](const KernelConfig& config) {
             const auto& number = config.*Field;

@@ -7,6 +7,7 @@
 #include <array>
 #include <iterator>
 
+#include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/rmap.h"
@@ -180,7 +181,8 @@ std::string vm_flags_text(std::uint64_t flags) {
 bool thp_eligible(const Mm& mm, const Vma& vma) {
   const KernelConfig& config = mm.kernel().config();
   const arch::Geometry& g = mm.kernel().profile().geometry;
-  if (!g.has_thp || mm.thp_disabled || (vma.vm_flags & VM_NOHUGEPAGE) || !vma.anonymous)
+  if (!g.has_thp || vma_thp_disabled(mm, vma) || (vma.vm_flags & VM_NOHUGEPAGE) ||
+      !vma.anonymous)
     return false;
   if (vma.vm_flags & (kVmSpecial | VM_HUGETLB)) return false;
   if (config.thp_enabled == ThpEnabled::kNever) return false;

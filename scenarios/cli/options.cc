@@ -31,6 +31,10 @@ po::options_description visible_options() {
   d.add_options()(
       "folded", text("DIR"),
       "write DIR/VARIANT.folded: stacks for flame graphs, in virtual nanoseconds");
+  d.add_options()(
+      "proc", text("DIR"),
+      "write DIR/VARIANT/proc and .../sys: maps, smaps, vmstat and so on at the end, as "
+      "the kernel prints them");
   d.add_options()("quiet", "no report on stdout");
   d.add_options()("jobs,j", text("N"),
                   "run N variants at once; results don't depend on it");
@@ -125,6 +129,7 @@ RunOptions parse_run_options(const std::vector<std::string>& args) {
   o.json = text_of(values, "json");
   o.csv = text_of(values, "csv");
   o.folded = text_of(values, "folded");
+  o.proc = text_of(values, "proc");
   if (o.json == "-" && o.csv == "-")
     complain("only one of --json and --csv can go to stdout");
   o.quiet = values.count("quiet") != 0;

@@ -18,7 +18,7 @@ struct RunOptions {
   std::vector<std::string> variants;  // empty: all
   std::vector<scenario::Override> overrides;
   std::optional<std::uint64_t> seed;
-  std::string json, csv, folded;  // empty: not asked for
+  std::string json, csv, folded, proc;  // empty: not asked for
   bool quiet = false;
   unsigned jobs = 1;
   bool help = false;

@@ -3,6 +3,7 @@
 // faultline run: everything is read and checked before anything runs, and files are written
 // when all is known.
 #include <cstdio>
+#include <filesystem>
 
 #include "scenarios/cli/commands.h"
 #include "scenarios/cli/load.h"
@@ -20,6 +21,15 @@ void check_outputs(const RunOptions& o) {
   if (!o.json.empty()) report::check_writable(o.json, "--json");
   if (!o.csv.empty()) report::check_writable(o.csv, "--csv");
   if (!o.folded.empty()) report::make_folder(o.folded, "--folded");
+  if (!o.proc.empty()) report::make_folder(o.proc, "--proc");
+}
+
+void write_proc(const std::string& folder, const scenario::VariantResult& variant) {
+  for (const auto& [path, text] : variant.proc) {
+    const std::string file = folder + "/" + variant.name + "/" + path;
+    report::make_folder(std::filesystem::path(file).parent_path().string(), "--proc");
+    report::write_file(file, text, "--proc");
+  }
 }
 
 void write_outputs(const RunOptions& o, const scenario::Result& result) {
@@ -29,6 +39,8 @@ void write_outputs(const RunOptions& o, const scenario::Result& result) {
     for (const scenario::VariantResult& v : result.variants)
       report::write_file(o.folded + "/" + v.name + ".folded", report::folded(v),
                          "--folded");
+  if (!o.proc.empty())
+    for (const scenario::VariantResult& v : result.variants) write_proc(o.proc, v);
   const bool stdout_is_taken = o.json == "-" || o.csv == "-";
   if (!o.quiet && !stdout_is_taken) report::write_file("-", report::text(result), "stdout");
 }
@@ -42,7 +54,7 @@ int run_command(const std::vector<std::string>& args) {
     return 0;
   }
   const scenario::Scenario scenario = load_named(options);
-  const scenario::RunChoice choice{options.variants, options.jobs};
+  const scenario::RunChoice choice{options.variants, options.jobs, !options.proc.empty()};
   scenario::ProgressList progress(scenario::chosen_variants(scenario, choice).size());
   check_outputs(options);
   const scenario::Result result = [&] {

@@ -33,16 +33,34 @@ Evidence::Lock lock_of(const LockStats& stats) {
   return lock;
 }
 
+// The outermost function of a stack: a kernel thread's is its own.
+bool in_kernel_thread(const CentreTree::Node* node) {
+  if (node->parent == nullptr) return false;
+  while (node->parent->parent != nullptr) node = node->parent;
+  return is_kernel_thread(node->centre->name);
+}
+
 }  // namespace
+
+bool is_kernel_thread(std::string_view name) {
+  constexpr std::string_view kNames[] = {"khugepaged", "kswapd", "kcompactd"};
+  return std::ranges::any_of(
+      kNames, [&](std::string_view known) { return name.starts_with(known); });
+}
 
 Evidence gather_evidence(Engine& engine, Duration elapsed) {
   Evidence e;
   e.elapsed = elapsed;
   e.cpus = static_cast<unsigned>(engine.shape().node_of_cpu.size());
-  e.tasks = static_cast<unsigned>(engine.tasks().size());
+  e.tasks = static_cast<unsigned>(std::ranges::count_if(
+      engine.tasks(), [](const auto& task) { return !is_kernel_thread(task->name()); }));
   for (const CentreTree::Node& node : engine.centres().nodes()) {
     const Duration running = in_state(node, TaskState::kRunning);
     const Duration spinning = in_state(node, TaskState::kSpinning);
+    if (in_kernel_thread(&node)) {
+      e.kernel_threads += running + spinning;
+      continue;
+    }
     const Duration lock_wait = in_state(node, TaskState::kLockWait);
     e.running += running;
     e.spinning += spinning;

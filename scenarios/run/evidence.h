@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/engine.h"
@@ -18,8 +19,9 @@ using Frames = std::vector<std::string>;
 struct Evidence {
   Duration elapsed;
   unsigned cpus = 0, tasks = 0;
-  // Sums over all tasks; user + sys == running + spinning.
+  // Sums over the program's tasks; user + sys == running + spinning.
   Duration user, sys, running, spinning, lock_wait, runnable, sleeping;
+  Duration kernel_threads;  // on a CPU: khugepaged and the like
 
   struct Stack {
     Frames frames;
@@ -45,6 +47,8 @@ struct Evidence {
   [[nodiscard]] Duration busy() const { return running + spinning; }
   [[nodiscard]] Duration lives() const { return busy() + lock_wait + runnable + sleeping; }
 };
+
+[[nodiscard]] bool is_kernel_thread(std::string_view name);
 
 // `elapsed`: of the workload; the engine's run is over.
 [[nodiscard]] Evidence gather_evidence(Engine& engine, Duration elapsed);

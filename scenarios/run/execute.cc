@@ -13,15 +13,15 @@ namespace faultline::scenario {
 namespace {
 
 // Runs all variants; each host thread takes the next one that nobody has.
-std::vector<VariantRun> run_all(const std::vector<const RunSpec*>& specs, unsigned jobs,
-                                ProgressList& progress) {
+std::vector<VariantRun> run_all(const std::vector<const RunSpec*>& specs,
+                                const RunChoice& choice, ProgressList& progress) {
   std::vector<VariantRun> runs(specs.size());
   std::atomic<std::size_t> next{0};
   const auto take_turns = [&] {
     for (std::size_t i = next++; i < specs.size(); i = next++)
-      runs[i] = run_variant(*specs[i], progress[i]);
+      runs[i] = run_variant(*specs[i], progress[i], KeepProc{choice.proc});
   };
-  const std::size_t helpers = std::min<std::size_t>(jobs, specs.size()) - 1;
+  const std::size_t helpers = std::min<std::size_t>(choice.jobs, specs.size()) - 1;
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < helpers; ++i) threads.emplace_back(take_turns);
   take_turns();
@@ -69,7 +69,7 @@ Result run_scenario(const Scenario& scenario, const RunChoice& choice,
                     ProgressList& progress) {
   const std::vector<const RunSpec*> specs = chosen_variants(scenario, choice);
   FAULTLINE_CHECK_EQ(progress.size(), specs.size());
-  const std::vector<VariantRun> runs = run_all(specs, choice.jobs, progress);
+  const std::vector<VariantRun> runs = run_all(specs, choice, progress);
 
   Result result;
   result.scenario = scenario.name;

@@ -19,11 +19,14 @@ struct VariantRun {
   VariantResult result;  // without expectations: those may need other variants
   Evidence evidence;
 };
-[[nodiscard]] VariantRun run_variant(const RunSpec& spec, workloads::Progress& progress);
+enum class KeepProc : bool { kNo, kYes };
+[[nodiscard]] VariantRun run_variant(const RunSpec& spec, workloads::Progress& progress,
+                                     KeepProc proc = KeepProc::kNo);
 
 struct RunChoice {
   std::vector<std::string> variants;  // empty: all
   unsigned jobs = 1;                  // host threads
+  bool proc = false;                  // keep the texts of /proc (VariantResult::proc)
 };
 
 // One entry a variant that will run, in their order; watched by a progress bar.

@@ -45,13 +45,15 @@ void Measurement::add_times(std::vector<Metric>& out, const Evidence& e) const {
   out.push_back({"spin_s", Decimal::seconds(e.spinning)});
   out.push_back({"lock_wait_s", Decimal::seconds(e.lock_wait)});
   out.push_back({"runnable_s", Decimal::seconds(e.runnable)});
+  out.push_back({"kernel_threads_s", Decimal::seconds(e.kernel_threads)});
 }
 
 void Measurement::add_process(std::vector<Metric>& out) const {
   const std::uint64_t page = kernel_.profile().geometry.page_size();
   std::uint64_t switches = 0;
   for (const auto& task : kernel_.engine().tasks())
-    switches += task->usage().voluntary_switches + task->usage().involuntary_switches;
+    if (!is_kernel_thread(task->name()))
+      switches += task->usage().voluntary_switches + task->usage().involuntary_switches;
   out.push_back({"minor-faults", Decimal::count(process_.minflt - minflt_)});
   out.push_back({"major-faults", Decimal::count(process_.majflt - majflt_)});
   out.push_back({"max_rss_kib", Decimal::count(kib(process_.mm().hiwater_rss * page))});

@@ -15,6 +15,7 @@ constexpr MetricDecl kMetrics[] = {
     {"spin_s", "CPU time spent spinning for a lock; part of user_s and sys_s"},
     {"lock_wait_s", "time asleep while waiting for a lock, all tasks"},
     {"runnable_s", "time waiting for a CPU, all tasks"},
+    {"kernel_threads_s", "CPU time of khugepaged and the like; in no other time"},
     {"minor-faults", "page faults without I/O, as getrusage counts them"},
     {"major-faults", "page faults with I/O"},
     {"max_rss_kib", "largest resident set, every page counted"},

@@ -64,6 +64,8 @@ struct VariantResult {
   std::vector<std::string>
       explanation;  // sentences: where the time went, who waited for whom
   std::vector<CostNote> cost_notes;
+  // /proc and /sys at the end, if asked for: path ("proc/vmstat"), text.
+  std::vector<std::pair<std::string, std::string>> proc;
   std::string failure;  // what the workload found wrong; empty: nothing
   [[nodiscard]] const Metric* metric(std::string_view name) const;
 };

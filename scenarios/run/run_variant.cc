@@ -7,6 +7,7 @@
 
 #include "allocator/platform/model.h"
 #include "allocator/ptmalloc/ptmalloc.h"
+#include "kernel_model/proc/files.h"
 #include "scenarios/run/bind.h"
 #include "scenarios/run/cost_notes.h"
 #include "scenarios/run/execute.h"
@@ -29,10 +30,11 @@ class Machine {
         program_(process_, {.seed = spec.seed}),
         measurement_(kernel_, process_) {}
 
-  VariantRun run(workloads::Progress& progress);
+  VariantRun run(workloads::Progress& progress, KeepProc proc);
 
  private:
   void main_thread(Task& task, workloads::Progress& progress);
+  void keep_proc();
 
   const RunSpec& spec_;
   Engine engine_;
@@ -42,6 +44,8 @@ class Machine {
   Measurement measurement_;
   workloads::Outcome outcome_;
   Duration elapsed_;
+  bool keeps_proc_ = false;
+  std::vector<std::pair<std::string, std::string>> proc_;
 };
 
 void Machine::main_thread(Task& task, workloads::Progress& progress) {
@@ -52,6 +56,7 @@ void Machine::main_thread(Task& task, workloads::Progress& progress) {
     FAULTLINE_CHECK(release != nullptr);
     alloc::Ptmalloc<alloc::Model> allocator(platform, *release, spec_.allocator.settings);
     outcome_ = workloads::run(platform, allocator, spec_.workload, progress);
+    keep_proc();
   }
   elapsed_ = task.now() - start;
   measurement_.end();
@@ -95,7 +100,15 @@ std::vector<Published> beside_published(const RunSpec& spec, const VariantResult
   return all;
 }
 
-VariantRun Machine::run(workloads::Progress& progress) {
+// As the program leaves it: its allocator still holds what it holds.
+void Machine::keep_proc() {
+  if (!keeps_proc_) return;
+  for (kernel::PseudoFile& file : kernel::proc_files(kernel_))
+    proc_.emplace_back(std::move(file.path), std::move(file.text));
+}
+
+VariantRun Machine::run(workloads::Progress& progress, KeepProc proc) {
+  keeps_proc_ = proc == KeepProc::kYes;
   VariantRun out;
   VariantResult& r = out.result;
   engine_.spawn("main", [&](Task& task) { main_thread(task, progress); });
@@ -104,10 +117,12 @@ VariantRun Machine::run(workloads::Progress& progress) {
     r.failure = outcome_.failure;
   } catch (const alloc::ProgramKilled& killed) {
     r.failure = killed.what();
+    keep_proc();
     elapsed_ = engine_.now().since_start();
     measurement_.end();
   }
   out.evidence = gather_evidence(engine_, elapsed_);
+  r.proc = std::move(proc_);
   r.name = spec_.name;
   r.title = spec_.title;
   r.metrics = measurement_.metrics(out.evidence, outcome_.counts);
@@ -121,8 +136,8 @@ VariantRun Machine::run(workloads::Progress& progress) {
 
 }  // namespace
 
-VariantRun run_variant(const RunSpec& spec, workloads::Progress& progress) {
-  return Machine(spec).run(progress);
+VariantRun run_variant(const RunSpec& spec, workloads::Progress& progress, KeepProc proc) {
+  return Machine(spec).run(progress, proc);
 }
 
 }  // namespace faultline::scenario

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "kernel_model/syscall.h"
 #include "tests/real_kernels/probe.h"
 
 namespace faultline::real_kernels {

@@ -104,6 +104,45 @@ TEST(Execute, TimeAddsUp) {
   }
 }
 
+Override setting(const std::string& text) {
+  return parse_override(text);
+}
+
+// 6.1 collapses the pieces of huge pages that frees have split; its thread's time is its
+// own.
+TEST(Execute, KhugepagedRunsAsTheScenarioSays) {
+  const std::vector<Override> often{setting("kernel.preset=6.1"),
+                                    setting("kernel.khugepaged.scan_sleep_millisecs=1"),
+                                    setting("kernel.khugepaged.pages_to_scan=10000000")};
+  const Result with = run(stress(often), {{"always"}, 1});
+  EXPECT_GT(value(with.variants[0], "thp_collapse_alloc").units(), 0);
+  EXPECT_GT(value(with.variants[0], "kernel_threads_s").units(), 0);
+  std::vector<Override> off = often;
+  off.push_back(setting("kernel.khugepaged.run=false"));
+  const Result without = run(stress(off), {{"always"}, 1});
+  EXPECT_EQ(value(without.variants[0], "thp_collapse_alloc").units(), 0);
+  EXPECT_EQ(value(without.variants[0], "kernel_threads_s").units(), 0);
+}
+
+TEST(Execute, TextsOfProcAreKeptIfAskedFor) {
+  const Scenario s = stress();
+  workloads::Progress progress;
+  EXPECT_TRUE(run_variant(s.variants[0], progress).result.proc.empty());
+  const VariantRun r = run_variant(s.variants[0], progress, KeepProc::kYes);
+  const auto text = [&](const std::string& path) {
+    for (const auto& [name, content] : r.result.proc)
+      if (name == path) return content;
+    return std::string();
+  };
+  const std::string faults = value(r.result, "thp_fault_alloc").text();
+  EXPECT_NE(text("proc/vmstat").find("thp_fault_alloc " + faults + "\n"),
+            std::string::npos);
+  EXPECT_NE(text("proc/1/maps").find("[stack]"), std::string::npos);
+  EXPECT_NE(text("proc/1/status").find("VmRSS:"), std::string::npos);
+  EXPECT_NE(text("proc/lock_stat").find("mmap_lock"), std::string::npos);
+  EXPECT_EQ(text("sys/kernel/mm/transparent_hugepage/enabled"), "[always] madvise never\n");
+}
+
 TEST(Execute, MoreTasksThanCpusWait) {
   const Result r = run(stress(), {{"four-cpus"}, 1});
   EXPECT_GT(value(r.variants[0], "runnable_s").units(), 0);

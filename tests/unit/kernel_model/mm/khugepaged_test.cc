@@ -200,7 +200,8 @@ TEST(Khugepaged, SleepsLongerWhenThereIsNoHugePage) {
     // Everything else that is free in blocks large enough.
     std::vector<Pfn> taken;
     AllocRequest request{.order = 3, .reclaim = GfpReclaim::kNone};
-    while (const auto page = m.kernel.phys().alloc_pages(request, 0)) taken.push_back(*page);
+    while (const auto page = m.kernel.phys().alloc_pages(request, 0))
+      taken.push_back(*page);
     advise(m, t, 2);
     t.sleep(110_ms);
     EXPECT_EQ(m.vmstat().thp_collapse_alloc_failed, 1U);

@@ -138,7 +138,8 @@ TEST(Mlock, LockedPagesAreNotFreedLazilyEvenByAnotherProcess) {
     EXPECT_EQ(user_access(task, child, at, Access::kWrite), Signal::kNone);
     EXPECT_EQ(sys_madvise(task, child, at, 2 * page, Madvise::kFree), Errno::kOk);
     const VirtAddr other = sys_mmap(task, child, {}, page, kProtRead, kAnon).value();
-    EXPECT_EQ(sys_madvise(task, child, other, page, Madvise::kDontneed), Errno::kOk) << "drains";
+    EXPECT_EQ(sys_madvise(task, child, other, page, Madvise::kDontneed), Errno::kOk)
+        << "drains";
     EXPECT_TRUE(child.mm().pages().look(at).lazyfree) << "the locker is gone";
   });
 }

@@ -3,6 +3,7 @@
 // Who waits for whom: mmap_lock and the per-VMA locks as the calls take them.
 #include <gtest/gtest.h>
 
+#include "kernel_model/proc/vmstat.h"
 #include "tests/unit/kernel_model/mm/machine.h"
 
 namespace faultline::kernel::testing {
@@ -192,6 +193,104 @@ TEST(PerVmaLock, DontneedInOneVmaNeedsNoMmapLockFrom618) {
   };
   EXPECT_TRUE(waits("6.12"));
   EXPECT_FALSE(waits("6.18"));
+}
+
+// The counters of the first and the second fault of a mapping.
+struct VmaLockCounts {
+  std::uint64_t success, abort, retry;
+  bool operator==(const VmaLockCounts&) const = default;
+};
+void PrintTo(const VmaLockCounts& c, std::ostream* out) {
+  *out << c.success << " successes, " << c.abort << " aborts, " << c.retry << " retries";
+}
+VmaLockCounts counts(Machine& m) {
+  const Vmstat& v = m.kernel().vmstat();
+  return {v.vma_lock_success, v.vma_lock_abort, v.vma_lock_retry};
+}
+
+// Up to 6.11 a fault that has to make the VMA's anon_vma needs mmap_lock.
+TEST(PerVmaLock, TheFirstFaultOfAMappingByVersion) {
+  const VmaLockCounts aborts{1, 1, 0}, succeeds{2, 0, 0};
+  for (const auto& [preset, expected] : {std::pair{"6.1", VmaLockCounts{0, 0, 0}},
+                                         {"6.5", aborts},
+                                         {"6.8", aborts},
+                                         {"6.12", succeeds},
+                                         {"6.18", succeeds}}) {
+    Machine m("x86-4k", preset);
+    m.run([&](Task& task) {
+      Thread t(task, m);
+      const VirtAddr area = t.mmap(2 * m.page());
+      EXPECT_EQ(t.write(area), Signal::kNone);
+      EXPECT_EQ(t.write(area + m.page()), Signal::kNone);
+    });
+    EXPECT_EQ(counts(m), expected) << preset;
+  }
+}
+
+// 6.12: it tries for mmap_lock, and comes again under it if somebody has it.
+TEST(PerVmaLock, TheFirstFaultIsRetriedIfMmapLockIsTaken) {
+  Machine m("x86-4k", "6.12");
+  Time done;
+  m.run([&](Task& task) {
+    Thread t(task, m);
+    const VirtAddr area = t.mmap(2 * m.page());
+    const Time start = task.now();
+    m.engine().spawn(
+        "writer",
+        [&m](Task& writer) {
+          m.mm().mmap_write_lock(writer);
+          writer.work(kLong);
+          m.mm().mmap_write_unlock(writer);
+        },
+        start);
+    task.charge(Duration::us(5));
+    EXPECT_EQ(t.write(area), Signal::kNone);
+    done = Time{} + (task.now() - start);
+  });
+  EXPECT_GE(done, at(kLong));
+  EXPECT_EQ(counts(m), (VmaLockCounts{0, 0, 1}));
+}
+
+// The second fault needs nothing but the VMA's lock, whoever has mmap_lock.
+TEST(PerVmaLock, LaterFaultsDoNotWaitForMmapLock) {
+  for (const auto& [preset, waits] :
+       {std::pair{"6.1", true}, {"6.5", false}, {"6.8", false}, {"6.18", false}}) {
+    Machine m("x86-4k", preset);
+    Time done;
+    m.run([&](Task& task) {
+      Thread t(task, m);
+      const VirtAddr area = t.mmap(2 * m.page());
+      EXPECT_EQ(t.write(area), Signal::kNone);
+      const Time start = task.now();
+      m.engine().spawn(
+          "writer",
+          [&m](Task& writer) {
+            m.mm().mmap_write_lock(writer);
+            writer.work(kLong);
+            m.mm().mmap_write_unlock(writer);
+          },
+          start);
+      task.charge(Duration::us(5));
+      EXPECT_EQ(t.write(area + m.page()), Signal::kNone);
+      done = Time{} + (task.now() - start);
+    });
+    EXPECT_EQ(done >= at(kLong), waits) << preset;
+  }
+}
+
+// 6.4-6.7 leave all but anonymous mappings to mmap_lock.
+TEST(PerVmaLock, SharedMappingsUseItFrom68On) {
+  for (const auto& [preset, expected] :
+       {std::pair{"6.5", VmaLockCounts{0, 1, 0}}, {"6.8", VmaLockCounts{1, 0, 0}}}) {
+    Machine m("x86-4k", preset);
+    m.run([&](Task& task) {
+      Thread t(task, m);
+      const VirtAddr area =
+          t.mmap_at({}, m.page(), kRw, kMapShared | kMapAnonymous).value();
+      EXPECT_EQ(t.read(area), Signal::kNone);
+    });
+    EXPECT_EQ(counts(m), expected) << preset;
+  }
 }
 
 }  // namespace
