@@ -14,10 +14,11 @@
 namespace faultline::kernel {
 
 std::vector<PseudoFile> proc_files(Kernel& kernel) {
-  std::vector<PseudoFile> files{{"proc/vmstat", vmstat_text(kernel)},
-                                {"proc/meminfo", meminfo_text(kernel)},
-                                {"proc/buddyinfo", buddyinfo_text(kernel)},
-                                {"proc/lock_stat", lock_stat_text(kernel.engine().locks())}};
+  std::vector<PseudoFile> files{
+      {"proc/vmstat", vmstat_text(kernel)},
+      {"proc/meminfo", meminfo_text(kernel)},
+      {"proc/buddyinfo", buddyinfo_text(kernel)},
+      {"proc/lock_stat", lock_stat_text(kernel.engine().locks())}};
   unsigned pid = 0;
   for (const auto& process : kernel.processes()) {
     const std::string folder = "proc/" + std::to_string(++pid) + "/";

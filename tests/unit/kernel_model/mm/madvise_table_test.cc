@@ -36,17 +36,17 @@ TEST(MadviseTable, EachAdviceIsKnownFromItsVersionOn) {
     Madvise advice;
     const char* since;  // the first preset that knows it
   };
-  const Row rows[] = {{Madvise::kNormal, "3.9"},        {Madvise::kRandom, "3.9"},
-                      {Madvise::kSequential, "3.9"},    {Madvise::kWillneed, "3.9"},
-                      {Madvise::kDontneed, "3.9"},      {Madvise::kDontfork, "3.9"},
-                      {Madvise::kDofork, "3.9"},        {Madvise::kHugepage, "3.9"},
-                      {Madvise::kNohugepage, "3.9"},    {Madvise::kDontdump, "3.9"},
-                      {Madvise::kDodump, "3.9"},        {Madvise::kFree, "4.15"},
-                      {Madvise::kWipeonfork, "4.15"},   {Madvise::kKeeponfork, "4.15"},
-                      {Madvise::kCold, "5.14"},         {Madvise::kPageout, "5.14"},
-                      {Madvise::kPopulateRead, "5.14"}, {Madvise::kPopulateWrite, "5.14"},
+  const Row rows[] = {{Madvise::kNormal, "3.9"},         {Madvise::kRandom, "3.9"},
+                      {Madvise::kSequential, "3.9"},     {Madvise::kWillneed, "3.9"},
+                      {Madvise::kDontneed, "3.9"},       {Madvise::kDontfork, "3.9"},
+                      {Madvise::kDofork, "3.9"},         {Madvise::kHugepage, "3.9"},
+                      {Madvise::kNohugepage, "3.9"},     {Madvise::kDontdump, "3.9"},
+                      {Madvise::kDodump, "3.9"},         {Madvise::kFree, "4.15"},
+                      {Madvise::kWipeonfork, "4.15"},    {Madvise::kKeeponfork, "4.15"},
+                      {Madvise::kCold, "5.14"},          {Madvise::kPageout, "5.14"},
+                      {Madvise::kPopulateRead, "5.14"},  {Madvise::kPopulateWrite, "5.14"},
                       {Madvise::kDontneedLocked, "6.1"}, {Madvise::kCollapse, "6.1"},
-                      {Madvise::kGuardInstall, "6.18"}, {Madvise::kGuardRemove, "6.18"}};
+                      {Madvise::kGuardInstall, "6.18"},  {Madvise::kGuardRemove, "6.18"}};
   for (const Row& row : rows) {
     const unsigned since = KernelConfig::kernel_version(row.since);
     for (const std::string& preset : list_presets())
@@ -135,9 +135,8 @@ TEST(MremapTable, DontunmapIsKnownFrom57On) {
     m.run([&](Task& task) {
       Thread t(task, m);
       const VirtAddr at = t.mmap(m.page());
-      EXPECT_EQ(
-          t.mremap(at, m.page(), m.page(), kMremapMaymove | kMremapDontunmap).error(),
-          answer)
+      EXPECT_EQ(t.mremap(at, m.page(), m.page(), kMremapMaymove | kMremapDontunmap).error(),
+                answer)
           << preset;
     });
   }
@@ -153,8 +152,7 @@ TEST(MprotectTable, GrowsdownReachesDownToTheStartOfAStackOnly) {
     EXPECT_EQ(t.mprotect(at + 1, m.page(), kRw | kGrowsdown | kGrowsup), Errno::kEINVAL);
     EXPECT_EQ(t.mprotect(at, m.page(), kRw | kGrowsdown), Errno::kEINVAL) << "no stack";
     EXPECT_EQ(t.mprotect(at, m.page(), kRw | kGrowsup), Errno::kEINVAL);
-    const VirtAddr stack =
-        t.mmap_at({}, 8 * m.page(), kRw, kAnon | kMapGrowsdown).value();
+    const VirtAddr stack = t.mmap_at({}, 8 * m.page(), kRw, kAnon | kMapGrowsdown).value();
     EXPECT_EQ(t.mprotect(stack + 4 * m.page(), m.page(), kProtRead | kGrowsdown),
               Errno::kOk);
     EXPECT_EQ(m.mm().vma_at(stack)->vm_flags & VM_WRITE, 0U);

@@ -172,7 +172,8 @@ TEST(Mthp, StepsDownWhenMemoryIsInPieces) {
     // Every second page of the memory is free, and no four pages in a row.
     std::vector<Pfn> taken;
     AllocRequest request{.order = 0, .reclaim = GfpReclaim::kDirect};
-    while (const auto page = m.kernel.phys().alloc_pages(request, 0)) taken.push_back(*page);
+    while (const auto page = m.kernel.phys().alloc_pages(request, 0))
+      taken.push_back(*page);
     for (const Pfn page : taken)
       if (page.v % 2 == 1) m.kernel.phys().free_pages(page, 0, 0);
     m.kernel.phys().drain_all_pages();
@@ -243,7 +244,8 @@ TEST(ThpDisable, ExceptAdvisedLeavesMadvisedMappingsTheirHugePages) {
     m.write(t, kAligned);
     m.write(t, kAligned + m.huge());
     EXPECT_EQ(m.draw(kAligned, 16), "p.......HHHHHHHH");
-    EXPECT_EQ(sys_madvise(t, m.process(), kAligned, m.huge(), Madvise::kCollapse), Errno::kOk)
+    EXPECT_EQ(sys_madvise(t, m.process(), kAligned, m.huge(), Madvise::kCollapse),
+              Errno::kOk)
         << "asked for";
     EXPECT_EQ(set(true, ThpDisable::kCompletely), Errno::kOk);
     sys_madvise(t, m.process(), kAligned, 2 * m.huge(), Madvise::kDontneed);
