@@ -47,16 +47,6 @@ enum class CollapseRule : std::uint8_t { k3_9, k4_1, k5_8, k6_18 };
 // orders 0-3 and the pageblock order with sizes from the low watermark.
 enum class PcpRules : std::uint8_t { k4_15, k4_19, k5_14 };
 
-// Which shared anonymous and tmpfs mappings get huge pages (shmem_enabled).
-enum class ShmemEnabled : std::uint8_t {
-  kAlways,
-  kWithinSize,
-  kAdvise,
-  kNever,
-  kDeny,
-  kForce
-};
-
 // hugepagesz= and hugepages= at boot, and nr_overcommit_hugepages.
 struct HugetlbSetting {
   std::uint64_t size = 0;                    // bytes
@@ -145,12 +135,13 @@ struct KernelConfig {
   unsigned page_cluster = 3;         // key: sysctl.vm.page_cluster: log2 of swap read-ahead
   unsigned extfrag_threshold = 500;  // key: sysctl.vm.extfrag_threshold
   bool compaction = true;            // key: phys.compaction (CONFIG_COMPACTION)
-  std::uint64_t swap_size = 0;       // key: swap.size
+  unsigned uptime_hours =
+      0;  // key: phys.uptime_hours: how long memory has been fragmenting
+  std::uint64_t swap_size = 0;                                           // key: swap.size
   Duration swap_read = Duration::us(90), swap_write = Duration::us(25);  // of one page
   std::uint64_t memcg_max =
       0;  // key: memcg.max: memory.max of the program's cgroup; 0: none
   // Files and hugetlb.
-  ShmemEnabled shmem_enabled = ShmemEnabled::kNever;
   std::uint64_t fault_around_bytes = 65536;
   std::uint64_t read_ahead_bytes = 131'072;
   Duration disk_read = Duration::us(100);     // latency of one read from a file's device

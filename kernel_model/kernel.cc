@@ -9,6 +9,7 @@
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/vmscan.h"
 #include "kernel_model/phys/page_contents.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
@@ -43,6 +44,7 @@ Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig&
   for (std::size_t node = 0; node < profile_.nodes.size(); ++node)
     bandwidth_.push_back(
         std::make_unique<SharedBandwidth>(engine, profile_.costs.node_bandwidth));
+  phys_->set_slow_path(mm_shared_->vmscan(), config_.memcg_max != 0);
   hugetlb_->boot();
 }
 

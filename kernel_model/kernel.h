@@ -38,6 +38,7 @@ class Process {
   [[nodiscard]] const std::string& name() const { return name_; }
 
   std::uint64_t minflt = 0, majflt = 0;
+  bool oom_killed = false;  // its threads end at their next fault
 
   // The host's copy of the process's bytes must follow what the kernel discards or moves;
   // the platform sets these.  Ranges are page aligned.  A range is called when its pages

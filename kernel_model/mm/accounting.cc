@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "sim/check.h"
 
@@ -93,9 +94,10 @@ bool vm_enough_memory(Mm& mm, std::uint64_t pages) {
   if (config.overcommit_memory == kOvercommitNever)
     enough = below_limit(mm);
   else if (config.overcommit_memory == kOvercommitGuess)
-    enough = config.overcommit == OvercommitHeuristic::kTotalRam
-                 ? pages <= kernel.phys().total_pages()
-                 : free_now(kernel, pages);
+    enough =
+        config.overcommit == OvercommitHeuristic::kTotalRam
+            ? pages <= kernel.phys().total_pages() + kernel.mm_shared().swap.total_pages()
+            : free_now(kernel, pages);
   if (!enough) kernel.committed_pages -= pages;
   return enough;
 }

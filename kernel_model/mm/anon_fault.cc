@@ -40,6 +40,13 @@ std::uint64_t anon_bits(const Fault& fault) {
   return fault.page_bits() | (writable ? std::uint64_t{Pte::kWrite | Pte::kDirty} : 0);
 }
 
+void note_index(Fault& fault, Pfn page) {
+  Lru& lrus = fault.kernel.mm_shared().lrus;
+  if (lrus.lists_kept()) [[unlikely]]
+    lrus.note_anon_index(
+        page, fault.vma.linear_page_index(fault.at, fault.pages.geometry().page_shift));
+}
+
 // Under the PTE's lock: `value` if the entry is still none.  False: somebody was faster, or
 // the table is gone.
 bool set_if_none(Fault& fault, Table& table, Pte value) {
@@ -65,6 +72,7 @@ bool map_folio(Fault& fault, Table& table, AnonFolio folio) {
   if (folio.order == 0) {
     if (!set_if_none(fault, table, Pte::leaf(folio.head, anon_bits(fault)))) return false;
     page_add_new_anon_rmap(fault.kernel, folio.head);
+    note_index(fault, folio.head);
     if (fault.locked()) mark_mlocked(fault.kernel, folio.head, true);
     pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
     return true;
@@ -200,6 +208,7 @@ FaultResult wp_page_copy(Fault& fault, Table& table, Pte old, std::optional<Pfn>
   }
   tree.set(table, fault.at, Pte::leaf(*page, anon_bits(fault)));
   page_add_new_anon_rmap(fault.kernel, *page);
+  note_index(fault, *page);
   if (fault.locked()) mark_mlocked(fault.kernel, *page, true);
   fault.task.charge(pages.costs().pte_set);
   if (old.present()) flush_tlb_range(fault.task, pages);  // ptep_clear_flush_notify()
@@ -219,6 +228,8 @@ FaultResult handle_pte_fault(Fault& fault, Table& pmd) {
   if (entry.none())
     return fault.vma.anonymous ? do_anonymous_page(fault, pmd) : do_fault(fault);
   if (entry.has(Pte::kGuard)) return FaultResult::kSigsegv;
+  if (entry.has(Pte::kSwap))
+    return do_swap_page(fault, *PageTableTree::to_table(above), entry);
   if (fault.write() && !entry.has(Pte::kWrite))
     return do_wp_page(fault, *PageTableTree::to_table(above), entry);
   return set_access_flags(fault, *PageTableTree::to_table(above), entry);

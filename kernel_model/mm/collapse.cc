@@ -89,10 +89,12 @@ ScanResult scan_entry(const Collapse& c, Pte entry, Scan& scan) {
   }
   // A guard mark looks like a swap entry until it is to be swapped in.
   if (entry.has(Pte::kSwap) || entry.has(Pte::kGuard)) {
-    if (!exceeds(c.control, ++scan.swap, c.control.max_ptes_swap))
-      return ScanResult::kSucceed;
-    ++vmstat.thp_scan_exceed_swap_pte;
-    return ScanResult::kExceedSwapPte;
+    if (exceeds(c.control, ++scan.swap, c.control.max_ptes_swap)) {
+      ++vmstat.thp_scan_exceed_swap_pte;
+      return ScanResult::kExceedSwapPte;
+    }
+    // Model: swapped pages are not read back for a collapse.
+    return entry.has(Pte::kSwap) ? ScanResult::kExceedSwapPte : ScanResult::kSucceed;
   }
   return scan_page(c, entry, scan);
 }

@@ -10,6 +10,7 @@
 
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/page_tables.h"
@@ -114,6 +115,10 @@ bool PageTables::copy_pte_range(Task& task, PageTables& child, Range range, bool
     if (entry.maps_anon()) {
       page_dup_rmap_pte(kernel_, entry.pfn());
       ++anon;
+    }
+    if (entry.has(Pte::kSwap)) {
+      kernel_.mm_shared().swap.duplicate(entry.pfn().v);
+      ++child.mm_.swap_ents;
     }
     if (entry.maps_file()) page_add_file_rmap(kernel_, entry.pfn());
     if (entry.has(Pte::kFile))

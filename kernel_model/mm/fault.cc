@@ -146,6 +146,10 @@ FaultResult handle_mm_fault(Fault& fault) {
 // Model: the counter rises when the wait begins; the kernel counts the fault that began it.
 FaultResult wait_for_io(Task& task, Kernel& kernel, const FaultIo& io) {
   ++kernel.vmstat().pgmajfault;
+  if (!io.file)
+    return kernel.mm_shared().swap.read(task, static_cast<std::uint32_t>(io.index))
+               ? FaultResult::kRetry
+               : FaultResult::kOom;
   return filemap_read(task, kernel, *io.file, io.index) ? FaultResult::kRetry
                                                         : FaultResult::kOom;
 }
@@ -167,6 +171,7 @@ Signal do_user_page_fault(Task& task, Process& process, VirtAddr at, Access acce
     }
     result = fault_under_mmap_lock(task, mm, at, access, io);
   }
+  if (process.oom_killed) return Signal::kKill;
   if (result == FaultResult::kDone) ++(major ? process.majflt : process.minflt);
   return signal_of(result);
 }

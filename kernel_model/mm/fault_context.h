@@ -26,7 +26,7 @@ enum class FaultResult : std::uint8_t {
   kSigbus,
 };
 
-// What a fault waits for with no lock held: a page of a file.
+// What a fault waits for with no lock held: a page of a file, or (no file) a swap slot.
 struct FaultIo {
   FileRef file;
   std::uint64_t index = 0;

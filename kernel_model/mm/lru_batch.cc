@@ -2,6 +2,7 @@
 #include "kernel_model/mm/lru_batch.h"
 
 #include "kernel_model/kernel.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
@@ -38,6 +39,7 @@ void LruBatches::apply(int cpu) {
     if (may_become_lazyfree(page)) {
       page.flags &= static_cast<std::uint16_t>(~(Page::kSwapbacked | Page::kActive));
       page.flags |= Page::kLazyfree;
+      kernel_.mm_shared().lrus.move(page, head);
       kernel_.vmstat().pglazyfree += std::uint64_t{1} << page.order;
     }
     put_page(kernel_, head, cpu);

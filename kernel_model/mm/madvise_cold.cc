@@ -4,6 +4,7 @@
 #include "kernel_model/mm/madvise_cold.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "kernel_model/mm/folio.h"
 #include "kernel_model/mm/mm.h"
@@ -12,6 +13,7 @@
 #include "kernel_model/mm/page_tables.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/mm/split_huge_page.h"
+#include "kernel_model/mm/vmscan.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
 
@@ -66,6 +68,9 @@ class ColdWalk {
   Kernel& kernel_;
   const Reclaim reclaim_;
   MmuGather tlb_;
+  // Single pages that are to be swapped out when the walk is over.
+  std::vector<Pfn> to_swap_;
+  [[nodiscard]] bool can_swap() const { return kernel_.mm_shared().swap.free_pages() > 0; }
   Pfn to_split_;  // what kSplitFirst is about
 };
 
@@ -81,6 +86,7 @@ void ColdWalk::walk(Range range) {
     at = tree_.next_in_use(end, range.end, pmd_level);
   }
   tlb_.flush();
+  if (!to_swap_.empty()) kernel_.mm_shared().vmscan().reclaim_pages(task_, to_swap_);
 }
 
 // True if the huge page is done with; false if its pieces are to be looked at.
@@ -101,8 +107,9 @@ bool ColdWalk::huge_pmd(Range range) {
     tlb_.unmapped();
   }
   lock.unlock();
-  if (reclaim_ == Reclaim::kNow) pageout_huge(range.start, entry.pfn());
-  return true;
+  if (reclaim_ != Reclaim::kNow) return true;
+  pageout_huge(range.start, entry.pfn());
+  return !can_swap() || pages_.maps_huge(range.start);  // or its pieces are swapped out
 }
 
 // shrink_folio_list() of one huge page.
@@ -113,7 +120,7 @@ void ColdWalk::pageout_huge(VirtAddr at, Pfn head) {
   if (unevictable(head)) return;
   if (!is_lazyfree(kernel_, head)) {
     split_huge_page(task_, kernel_,
-                    head);  // to swap the pieces, for which there is no room
+                    head);  // to swap the pieces, if there is room
     return;
   }
   const Pte entry = tree_.get(*tree_.find_pmd_table(at), at);
@@ -206,7 +213,11 @@ void ColdWalk::age(Table& table, std::uint64_t index) {
 
 void ColdWalk::pageout_base(Table& table, std::uint64_t index) {
   const Pte entry = table.entry[index];
-  if (!is_lazyfree(kernel_, entry.pfn()) || unevictable(entry.pfn())) return;
+  if (unevictable(entry.pfn())) return;
+  if (!is_lazyfree(kernel_, entry.pfn())) {
+    if (can_swap()) to_swap_.push_back(entry.pfn());
+    return;
+  }
   Page& frame = page(entry.pfn());
   if (entry.has(Pte::kDirty) || (frame.flags & Page::kDirty) != 0)
     frame.flags =

@@ -112,6 +112,14 @@ bool PageTables::madvise_free_pte_range(Task& task, Range range) {
 PageTables::FreeStep PageTables::madvise_free_pte(Task& task, Table& table,
                                                   std::uint64_t& i, std::uint64_t to) {
   const Pte entry = table.entry[i];
+  if (entry.has(Pte::kSwap)) {  // free_swap_and_cache()
+    mm_.process().discarded(
+        page_range(table.start + (i << tree_.shape(table.level).shift)));
+    kernel_.mm_shared().swap.put(entry.pfn().v, task.cpu());
+    tree_.set_index(table, i, Pte{});
+    --mm_.swap_ents;
+    return FreeStep::kCleaned;
+  }
   if (entry.has(Pte::kGuard) || !entry.maps_anon()) return FreeStep::kSkipped;
   const Pfn head = compound_head(kernel_, entry.pfn());
   const std::uint64_t pages = std::uint64_t{1} << compound_order(kernel_, head);

@@ -8,6 +8,7 @@
 
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmap.h"
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/syscall.h"
@@ -22,7 +23,9 @@ void look_at(Mm& mm, const Vma& vma, Range part, std::vector<std::uint8_t>& pres
   const unsigned shift = mm.kernel().profile().geometry.page_shift;
   for (VirtAddr at = part.start; at < part.end; at = at + page) {
     const PageView::Kind kind = mm.pages().look(at).kind;
-    const bool mapped = kind != PageView::kNone && kind != PageView::kGuard;
+    bool mapped = kind != PageView::kNone && kind != PageView::kGuard;
+    if (kind == PageView::kSwap)  // mincore_page(): in the swap cache?
+      mapped = mm.kernel().mm_shared().swap.cached(mm.pages().look(at).pfn.v).has_value();
     const bool cached = vma.file
                             ? vma.file->find(vma.linear_page_index(at, shift)).has_value()
                             : !vma.anonymous && (vma.vm_flags & VM_HUGETLB) == 0;

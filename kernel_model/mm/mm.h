@@ -70,6 +70,7 @@ class Mm {
   std::uint64_t rss_anon = 0, rss_file = 0, rss_shmem = 0;
   std::uint64_t hiwater_rss = 0;  // exact here: kept by rss updates
   std::uint64_t hugetlb_bytes = 0;
+  std::uint64_t swap_ents = 0;      // MM_SWAPENTS: pages that are swapped out
   std::uint64_t mm_lock_seq = 1;    // per-VMA locks
   bool thp_disabled = false;        // prctl(PR_SET_THP_DISABLE)
   bool thp_except_advised = false;  // … with PR_THP_DISABLE_EXCEPT_ADVISED (6.18)

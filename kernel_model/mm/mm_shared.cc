@@ -7,6 +7,8 @@
 
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/clear_page.h"
+#include "kernel_model/mm/compaction.h"
+#include "kernel_model/mm/vmscan.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
 #include "sim/check.h"
@@ -51,9 +53,15 @@ void DeferredSplitQueue::requeue(Pfn head) {
 MmShared::MmShared(Kernel& kernel)
     : huge_pieces(kernel.profile().geometry.pmd_order()),
       lru(kernel),
+      lrus(kernel),
+      swap(kernel),
       khugepaged(kernel),
       gather_limit(max_gathered(kernel.profile().geometry.page_size())),
-      kernel_(kernel) {}
+      kernel_(kernel),
+      vmscan_(std::make_unique<Vmscan>(kernel)),
+      compaction_(std::make_unique<Compaction>(kernel)) {}
+
+MmShared::~MmShared() = default;
 
 // get_huge_zero_page(), mm/huge_memory.c (v6.1).  Two tasks may both clear one; the second
 // gives its own back.

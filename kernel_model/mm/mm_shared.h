@@ -8,21 +8,26 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "kernel_model/mm/anon_vma.h"
 #include "kernel_model/mm/huge_pieces.h"
 #include "kernel_model/mm/khugepaged.h"
+#include "kernel_model/mm/lru.h"
 #include "kernel_model/mm/lru_batch.h"
 #include "kernel_model/mm/mthp.h"
 #include "kernel_model/mm/page_cache.h"
+#include "kernel_model/mm/swap.h"
 #include "kernel_model/types.h"
 #include "sim/cost_centre.h"
 #include "sim/task.h"
 
 namespace faultline::kernel {
 
+class Compaction;
 class Kernel;
+class Vmscan;
 
 // Huge pages of which a part is unmapped, oldest first; the shrinker splits them under
 // reclaim.  From 6.12 on every huge page is queued, so that the shrinker can find those
@@ -58,6 +63,9 @@ class DeferredSplitQueue {
 class MmShared {
  public:
   explicit MmShared(Kernel& kernel);
+  ~MmShared();
+  [[nodiscard]] Vmscan& vmscan() { return *vmscan_; }
+  [[nodiscard]] Compaction& compaction() { return *compaction_; }
 
   // get_huge_zero_page(): allocates and clears it if there is none; no answer without
   // memory.
@@ -73,9 +81,12 @@ class MmShared {
   DeferredSplitQueue deferred_split;
   HugePieces huge_pieces;
   LruBatches lru;
+  Lru lrus;
+  Swap swap;
   FileTable files;
   Khugepaged khugepaged;
-  MthpStats mthp_stats{};  // by order
+  std::set<Pfn> locked_pages;  // PG_locked, of huge pages that are being split
+  MthpStats mthp_stats{};      // by order
 
   // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound)
   // page.
@@ -104,6 +115,8 @@ class MmShared {
   void find_fault_path(Task& task);
 
   Kernel& kernel_;
+  std::unique_ptr<Vmscan> vmscan_;
+  std::unique_ptr<Compaction> compaction_;
   std::uint64_t anon_vmas_ = 0;  // made so far
   MaybePfn huge_zero_;
   std::uint64_t huge_zero_users_ = 0;  // address spaces that have mapped it

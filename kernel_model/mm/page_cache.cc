@@ -89,6 +89,8 @@ std::optional<Pfn> add_to_page_cache(Task& task, Kernel& kernel, File& file,
   frame.order = 0;
   frame.flags = Page::kLru;
   if (file.shmem()) frame.flags |= Page::kSwapbacked;
+  kernel.mm_shared().lrus.add(frame, *page);
+  kernel.mm_shared().lrus.note_file_index(*page, file.id(), index);
   file.add(index, *page);
   return page;
 }

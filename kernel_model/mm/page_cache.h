@@ -54,6 +54,8 @@ class File {
   void add(std::uint64_t index, Pfn page);
   // The page leaves the cache, which puts its reference.
   void remove(std::uint64_t index, int cpu);
+  // Compaction: the cached page of that index is another frame now.
+  void replace(std::uint64_t index, Pfn page) { cache_.at(index) = page; }
   // MADV_REMOVE, truncation, the file's end: all cached pages of [first, end) go.
   void remove_range(std::uint64_t first, std::uint64_t end, int cpu);
 

@@ -124,6 +124,7 @@ void check_page_invariants(Kernel& kernel) {
   Mappings all;
   for (const auto& process : kernel.processes()) check_mm(process->mm(), all);
   check_frames(kernel, all);
+  kernel.mm_shared().lrus.check();
 
   const Vmstat& vmstat = kernel.vmstat();
   const auto thps = static_cast<std::int64_t>(all.pmd.size());

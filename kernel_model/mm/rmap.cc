@@ -10,25 +10,13 @@
 
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/rmap_counts.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
 #include "sim/check.h"
 
 namespace faultline::kernel {
 namespace {
-
-std::uint32_t& compound_mapcount_of(PhysMem& phys, Pfn head) {
-  return phys.page({head.v + 1}).link;
-}
-std::uint32_t& nr_pages_mapped_of(PhysMem& phys, Pfn head) {
-  return phys.page({head.v + 2}).link;
-}
-
-// Pieces carry state of their own only once one is mapped twice, by whatever: until then
-// their struct pages are not touched (HugePieces).
-bool has_pieces(PhysMem& phys, Pfn head) {
-  return (phys.page({head.v + 1}).flags & Page::kTail) != 0;
-}
 
 // All pieces at once, each mapped once or not at all; the counts in the first ones stay.
 void set_up_pieces(PhysMem& phys, Pfn head, std::uint16_t flags, std::int32_t mapcount) {
@@ -42,10 +30,6 @@ void set_up_pieces(PhysMem& phys, Pfn head, std::uint16_t flags, std::int32_t ma
     phys.page({head.v + 1 + i}).refcount = counts[i].refcount;
     phys.page({head.v + 1 + i}).link = counts[i].link;
   }
-}
-
-HugePieces& huge_pieces(Kernel& kernel) {
-  return kernel.mm_shared().huge_pieces;
 }
 
 std::uint16_t flags_of_piece(const Page& head) {
@@ -66,6 +50,12 @@ void expand_pieces(Kernel& kernel, Pfn head) {
 
 constexpr std::uint16_t kNewAnon =
     Page::kAnon | Page::kSwapbacked | Page::kLru | Page::kAnonExclusive;
+
+// lru_cache_add(): to 5.8 a new anonymous page is active from the start.
+void add_new_to_lru(Kernel& kernel, Page& page, Pfn head) {
+  if (kernel.config().anon_starts_active) page.flags |= Page::kActive;
+  kernel.mm_shared().lrus.add(page, head);
+}
 
 // The index of a compound page, 64 bits in the reference counts that its pieces don't use.
 void set_up_counts(PhysMem& phys, Pfn head, std::uint64_t index) {
@@ -106,6 +96,7 @@ void free_compound(Kernel& kernel, Pfn head, int cpu) {
   const unsigned order = page.order;
   if (order > 0) forget_large_folio(kernel, head);
   FAULTLINE_CHECK_EQ(page.mapcount, 0);
+  kernel.mm_shared().lrus.del(page, head);
   page.flags = 0;
   if (order > 0) {
     FAULTLINE_CHECK_EQ(nr_pages_mapped_of(phys, head), 0U);
@@ -169,6 +160,7 @@ void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn) {
   page.mapcount = 1;
   page.order = 0;
   page.flags = kNewAnon;
+  add_new_to_lru(kernel, page, pfn);
   ++kernel.vmstat().nr_anon_pages;
 }
 
@@ -178,6 +170,7 @@ void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index) {
   page.refcount = 1;
   page.order = static_cast<std::uint8_t>(kernel.profile().geometry.pmd_order());
   page.flags = kNewAnon | Page::kHead;
+  add_new_to_lru(kernel, page, head);
   set_up_counts(phys, head, index);
   huge_pieces(kernel).add_huge_page(head);
   compound_mapcount_of(phys, head) = 1;
@@ -196,6 +189,7 @@ void page_add_new_folio_rmap(Kernel& kernel, Pfn head, unsigned order,
   page.mapcount = 1;
   page.order = static_cast<std::uint8_t>(order);
   page.flags = kNewAnon | Page::kHead;
+  add_new_to_lru(kernel, page, head);
   set_up_counts(phys, head, index);
   set_up_pieces(phys, head, Page::kAnon | Page::kTail | Page::kAnonExclusive, 1);
   nr_pages_mapped_of(phys, head) = static_cast<std::uint32_t>(pages);
@@ -301,69 +295,13 @@ unsigned compound_order(Kernel& kernel, Pfn head) {
   return kernel.phys().page(head).order;
 }
 
-std::uint32_t compound_mapcount(Kernel& kernel, Pfn head) {
-  const bool compound = (kernel.phys().page(head).flags & Page::kHead) != 0;
-  return compound ? compound_mapcount_of(kernel.phys(), head) : 0;
-}
-
-std::int32_t pte_mapcount(Kernel& kernel, Pfn pfn) {
-  const HugePieces& bits = huge_pieces(kernel);
-  if (bits.has_bits(bits.head_of(pfn))) return bits.mapped(pfn) ? 1 : 0;
-  return kernel.phys().page(pfn).mapcount;
-}
-
-std::int32_t page_mapcount(Kernel& kernel, Pfn head, Pfn pfn) {
-  PhysMem& phys = kernel.phys();
-  if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
-  const bool kept = huge_pieces(kernel).has_bits(head) || has_pieces(phys, head);
-  const std::int32_t by_pte = kept ? pte_mapcount(kernel, pfn) : 0;
-  return by_pte + static_cast<std::int32_t>(compound_mapcount_of(phys, head));
-}
-
-std::int32_t max_mapcount(Kernel& kernel, Pfn head) {
-  PhysMem& phys = kernel.phys();
-  if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
-  std::int32_t most = 0;
-  if (huge_pieces(kernel).has_bits(head))
-    most = nr_pages_mapped_of(phys, head) > 0 ? 1 : 0;
-  else if (has_pieces(phys, head))
-    for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i)
-      most = std::max(most, phys.page({head.v + i}).mapcount);
-  return most + static_cast<std::int32_t>(compound_mapcount_of(phys, head));
-}
-
 void mark_mlocked(Kernel& kernel, Pfn head, bool locked) {
   Page& page = kernel.phys().page(head);
   if (locked)
     page.flags |= Page::kUnevictable;
   else
     page.flags &= static_cast<std::uint16_t>(~Page::kUnevictable);
-}
-
-bool is_exclusive(Kernel& kernel, Pfn pfn) {
-  const HugePieces& bits = huge_pieces(kernel);
-  const Pfn source = bits.has_bits(bits.head_of(pfn)) ? bits.head_of(pfn) : pfn;
-  return (kernel.phys().page(source).flags & Page::kAnonExclusive) != 0;
-}
-
-std::uint64_t page_index(Kernel& kernel, Pfn head) {
-  const auto half = [&](std::uint32_t i) {
-    return std::uint64_t{
-        static_cast<std::uint32_t>(kernel.phys().page({head.v + i}).refcount)};
-  };
-  return half(1) | half(2) << 32;
-}
-
-std::int32_t total_mapcount(Kernel& kernel, Pfn head) {
-  PhysMem& phys = kernel.phys();
-  if ((phys.page(head).flags & Page::kHead) == 0) return phys.page(head).mapcount;
-  auto total = static_cast<std::int32_t>(compound_mapcount_of(phys, head));
-  if (huge_pieces(kernel).has_bits(head))
-    total += static_cast<std::int32_t>(nr_pages_mapped_of(phys, head));
-  else if (has_pieces(phys, head))
-    for (std::uint32_t i = 0; i < 1U << phys.page(head).order; ++i)
-      total += phys.page({head.v + i}).mapcount;
-  return total;
+  if ((page.flags & Page::kLru) != 0) kernel.mm_shared().lrus.move(page, head);
 }
 
 std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
@@ -374,6 +312,10 @@ std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
   forget_large_folio(kernel, head);
   constexpr std::uint16_t kOwn =
       Page::kHead | Page::kTail | Page::kDeferredSplit | Page::kAnonExclusive;
+  const std::uint64_t index = page_index(kernel, head);
+  Lru& lru = kernel.mm_shared().lrus;
+  lru.split_head(head);
+  Pfn behind = head;
   std::uint64_t freed = 0;
   for (std::uint32_t i = 0; i < 1U << was.order; ++i) {
     const Pfn pfn{head.v + i};
@@ -384,20 +326,26 @@ std::uint64_t break_up_compound(Kernel& kernel, Pfn head, int cpu) {
                 .node = was.node,
                 .mapcount = mapcount,
                 .refcount = mapcount};
-    if (mapcount > 0) continue;
+    page.link = was.link;
+    if (mapcount > 0) {
+      lru.note_anon_index(pfn, index + i);
+      if (i > 0 && lru.add_piece(page, pfn, behind)) behind = pfn;
+      continue;
+    }
+    if (i == 0) {  // it marks the place of the others till they are there
+      page.flags = 0;
+      ++freed;
+      continue;
+    }
     page.flags = 0;
     phys.free_pages(pfn, 0, cpu);
     ++freed;
   }
+  if (phys.page(head).mapcount == 0) {
+    lru.del(phys.page(head), head);
+    phys.free_pages(head, 0, cpu);
+  }
   return freed;
-}
-
-bool page_dirty(Kernel& kernel, Pfn pfn) {
-  return (kernel.phys().page(compound_head(kernel, pfn)).flags & Page::kDirty) != 0;
-}
-
-bool is_lazyfree(Kernel& kernel, Pfn pfn) {
-  return (kernel.phys().page(compound_head(kernel, pfn)).flags & Page::kLazyfree) != 0;
 }
 
 }  // namespace faultline::kernel

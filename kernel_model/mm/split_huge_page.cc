@@ -2,6 +2,7 @@
 #include "kernel_model/mm/split_huge_page.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "kernel_model/mm/clear_page.h"
@@ -120,14 +121,21 @@ void for_each_place_of(Kernel& kernel, Pfn head,
 bool split_huge_page(Task& task, Kernel& kernel, Pfn head, std::int32_t extra_references) {
   Scope scope(task, kSplitHugePage);
   task.sync();
+  Page& page = kernel.phys().page(head);
   const auto held_by_others = [&] {
-    return kernel.phys().page(head).refcount !=
-           total_mapcount(kernel, head) + extra_references;
+    return page.refcount != total_mapcount(kernel, head) + extra_references;
   };
   if (held_by_others()) return split_failed(kernel, head);  // can_split_huge_page()
+  // The page lock, and the caller's reference: nobody else splits it, and it stays.
+  std::set<Pfn>& locked = kernel.mm_shared().locked_pages;
+  if (!locked.insert(head).second) return split_failed(kernel, head);
+  ++page.refcount;
   unmap_page(task, kernel, head);
   task.charge(split_cost(kernel, std::uint64_t{1} << compound_order(kernel, head)));
   task.sync();
+  locked.erase(head);
+  if (put_page(kernel, head, task.cpu()) > 0)
+    return split_failed(kernel, head);                      // it is gone
   if (held_by_others()) return split_failed(kernel, head);  // page_ref_freeze()
   map_unused_to_zeropage(task, kernel, head);
   const unsigned order = compound_order(kernel, head);

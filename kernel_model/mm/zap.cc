@@ -26,11 +26,16 @@ namespace {
 constexpr Centre kUnmapPageRange{"unmap_page_range", true};
 
 struct ZapCounts {
-  std::int64_t anon = 0, file = 0, shmem = 0, cleared = 0;
+  std::int64_t anon = 0, file = 0, shmem = 0, swapped = 0, cleared = 0;
 };
 
 // What an entry that isn't of an anonymous page stands for goes with it.
 void zap_other(Pte entry, MmuGather& tlb, Kernel& kernel, ZapCounts& counts) {
+  if (entry.has(Pte::kSwap)) {
+    ++counts.swapped;
+    kernel.mm_shared().swap.put(entry.pfn().v, tlb.task().cpu());
+    return;
+  }
   if (!entry.has(Pte::kFile)) return;
   if (!entry.maps_file()) {
     ++counts.file;
@@ -204,6 +209,7 @@ void PageTables::zap_pte_range(MmuGather& tlb, Range range) {
     rss_.sync(task);  // add_mm_rss_vec()
     if (counts.anon != 0) rss_.add(task, RssKind::kAnon, -counts.anon);
     if (counts.file != 0) rss_.add(task, RssKind::kFile, -counts.file);
+    mm_.swap_ents -= static_cast<std::uint64_t>(counts.swapped);
     if (counts.shmem != 0) rss_.add(task, RssKind::kShmem, -counts.shmem);
     lock.unlock();
     if (tlb.full()) tlb.flush();

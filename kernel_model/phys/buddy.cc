@@ -262,6 +262,14 @@ void Buddy::free(Pfn head, unsigned order) {
   push(pfn, order, type, merge_likely(pfn, order));
 }
 
+void Buddy::isolate(Pfn head) {
+  const Page& page = frames_[head];
+  FAULTLINE_CHECK((page.flags & Page::kBuddy) != 0);
+  const unsigned order = page.order;
+  unlink(head.v, order, listed_type(page));
+  nr_free_ -= frames_of(order);
+}
+
 std::uint64_t Buddy::nr_free_blocks(unsigned order) const {
   return areas_[order].nr_free + (order == max_order_ ? fresh_blocks() : 0);
 }

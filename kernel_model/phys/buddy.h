@@ -47,6 +47,8 @@ class Buddy {
   [[nodiscard]] MaybePfn alloc(unsigned order, MigrateType type);
   void free(Pfn head, unsigned order);
 
+  // A listed free block leaves its list.
+  void isolate(Pfn head);
   [[nodiscard]] std::uint64_t nr_free() const { return nr_free_; }  // frames
   [[nodiscard]] std::uint64_t nr_free_blocks(
       unsigned order) const;                           // of exactly that order

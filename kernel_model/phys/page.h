@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernel_model/phys/lazy_memory.h"
 #include "kernel_model/types.h"
 
 namespace faultline::kernel {
@@ -49,7 +50,6 @@ static_assert(sizeof(Page) == 16);
 class FrameTable {
  public:
   explicit FrameTable(std::size_t frames);
-  ~FrameTable();
   FrameTable(const FrameTable&) = delete;
   FrameTable& operator=(const FrameTable&) = delete;
 
@@ -58,6 +58,7 @@ class FrameTable {
   [[nodiscard]] std::size_t size() const { return frames_; }
 
  private:
+  LazyMemory memory_;
   Page* pages_ = nullptr;
   std::size_t frames_ = 0;
 };

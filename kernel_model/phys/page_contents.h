@@ -31,7 +31,14 @@ class PageContents {
     }
   }
 
+  void swapped_out(Pfn pfn, std::uint32_t slot) { slots_[slot] = byte(pfn); }
+  void restore(Pfn pfn, std::uint32_t slot) {
+    cleared(pfn, 1);
+    if (slots_[slot] != 0) wrote(pfn, slots_[slot]);
+  }
+
  private:
+  std::map<std::uint32_t, std::uint8_t> slots_;  // of swap
   std::map<std::uint32_t, std::uint8_t> bytes_;  // frames that don't hold zero
 };
 

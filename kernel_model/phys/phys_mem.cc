@@ -39,6 +39,28 @@ std::vector<int> fallback_order(const arch::Profile& profile, int node) {
   return order;
 }
 
+// Free blocks by order after some hours of use: kernel pages that can't move have come to
+// lie in a share of the pageblocks that is half after a day, and grows to all of them.
+// Model: one such page in a pageblock, which leaves one free block of each smaller order;
+// the half-life is assumed.
+std::vector<std::uint64_t> blocks_after(unsigned hours, std::uint64_t free_frames,
+                                        unsigned max_order, unsigned pageblock_order) {
+  constexpr std::uint64_t kHalf = 24;
+  const std::uint64_t pageblocks = free_frames >> pageblock_order;
+  const std::uint64_t polluted = pageblocks * hours / (hours + kHalf);
+  std::vector<std::uint64_t> blocks(max_order + 1);
+  // Neighbours that are both clean are one block, order by order.
+  std::uint64_t clean = pageblocks - polluted;
+  for (unsigned order = pageblock_order; order < max_order; ++order) {
+    const std::uint64_t pairs = clean * kHalf / (hours + kHalf) / 2;
+    blocks[order] = clean - 2 * pairs;
+    clean = pairs;
+  }
+  blocks[max_order] += clean;
+  for (unsigned order = 0; order < pageblock_order; ++order) blocks[order] += polluted;
+  return blocks;
+}
+
 unsigned cpus_of(const arch::Profile& profile, int node) {
   const auto n = std::count(profile.node_of_cpu.begin(), profile.node_of_cpu.end(), node);
   return n == 0 ? profile.cpus : static_cast<unsigned>(n);
@@ -60,7 +82,7 @@ PhysMem::PhysMem(const arch::Profile& profile, const KernelConfig& config)
 
 PhysMem::~PhysMem() = default;
 
-void PhysMem::build_zones(const arch::Profile& profile, const KernelConfig&) {
+void PhysMem::build_zones(const arch::Profile& profile, const KernelConfig& config) {
   std::uint64_t start = 0;
   zones_.reserve(profile.nodes.size());
   for (int n = 0; n < static_cast<int>(profile.nodes.size()); ++n) {
@@ -70,7 +92,10 @@ void PhysMem::build_zones(const arch::Profile& profile, const KernelConfig&) {
         std::min(node.free_bytes >> profile.geometry.page_shift, managed);
     FAULTLINE_CHECK_LE(start + managed, std::uint64_t{UINT32_MAX});
     const std::uint64_t span = span_frames(node, profile.geometry);
-    const bool fragmented = !node.free_blocks.empty();
+    std::vector<std::uint64_t> blocks = node.free_blocks;
+    if (blocks.empty() && config.uptime_hours > 0)
+      blocks = blocks_after(config.uptime_hours, free, max_order_, pageblock_order_);
+    const bool fragmented = !blocks.empty();
     const Pfn first{static_cast<std::uint32_t>(start)};
     // buddyinfo speaks of the whole range of addresses, MemTotal leaves out what boot
     // reserved.
@@ -82,7 +107,7 @@ void PhysMem::build_zones(const arch::Profile& profile, const KernelConfig&) {
          {},
          fallback_order(profile, n)});
     if (fragmented) {
-      const bool placed = zones_.back().buddy.free_blocks(node.free_blocks);
+      const bool placed = zones_.back().buddy.free_blocks(blocks);
       FAULTLINE_CHECK(placed);  // the profile was checked for it
     } else {
       zones_.back().buddy.free_from({static_cast<std::uint32_t>(end.v - free)});
@@ -123,8 +148,10 @@ MaybePfn PhysMem::rmqueue(int node, unsigned order, MigrateType type, int cpu) {
 MaybePfn PhysMem::get_page_from_freelist(const AllocRequest& request, int cpu, Mark mark) {
   for (const int node : zone(request.preferred_node).fallback) {
     const Watermarks& marks = zone(node).marks;
-    if (watermark_ok(zone(node), request.order,
-                     mark == Mark::kLow ? marks.low : marks.min)) {
+    const std::uint64_t keep = mark == Mark::kLow   ? marks.low
+                               : mark == Mark::kMin ? marks.min
+                                                    : 0;
+    if (watermark_ok(zone(node), request.order, keep)) {
       if (const auto pfn = rmqueue(node, request.order, request.type, cpu)) {
         Page& head = frames_[*pfn];
         head.flags = 0;
@@ -142,11 +169,13 @@ MaybePfn PhysMem::get_page_from_freelist(const AllocRequest& request, int cpu, M
 }
 
 MaybePfn PhysMem::alloc_pages(const AllocRequest& request, int cpu) {
+  if (charges_ && !slow_path_->charge(request)) return std::nullopt;
   if (const auto pfn = get_page_from_freelist(request, cpu, Mark::kLow)) return pfn;
+  if (slow_path_ != nullptr) return slow_path_->alloc_slowpath(request, cpu);
   return alloc_slowpath(request, cpu);
 }
 
-// Stands for: __alloc_pages_slowpath().
+// Stands for: __alloc_pages_slowpath() without reclaim.
 MaybePfn PhysMem::alloc_slowpath(const AllocRequest& request, int cpu) {
   if (const auto pfn = get_page_from_freelist(request, cpu, Mark::kMin)) return pfn;
   if (request.reclaim == GfpReclaim::kNone || request.reclaim == GfpReclaim::kKswapd)

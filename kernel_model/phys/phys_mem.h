@@ -33,9 +33,26 @@ struct AllocRequest {
       MigrateType::kMovable;  // page tables and other kernel memory: kUnmovable
 };
 
+// Frames [first, end).
+struct Range32 {
+  std::uint32_t first = 0, end = 0;
+};
+
 // Since the start, in base pages.
 struct PhysStats {
   std::uint64_t pgalloc_normal = 0, pgfree = 0;
+};
+
+// What follows when an allocation finds too little: reclaim.  See mm/vmscan.h.
+class SlowPath {
+ public:
+  // Less than the low watermark is free.
+  virtual MaybePfn alloc_slowpath(const AllocRequest& request, int cpu) = 0;
+  // May the memory cgroup have it?
+  virtual bool charge(const AllocRequest& request) = 0;
+
+ protected:
+  ~SlowPath() = default;
 };
 
 class PhysMem {
@@ -50,6 +67,21 @@ class PhysMem {
   // 1, no flags, and its order and node set; the pages behind it are garbage.  Charges
   // nothing: costs are the caller's.
   [[nodiscard]] MaybePfn alloc_pages(const AllocRequest& request, int cpu);
+  // What must stay free: a watermark, or nothing (PF_MEMALLOC).
+  enum class Mark : std::uint8_t { kLow, kMin, kNone };
+  // One attempt.
+  [[nodiscard]] MaybePfn try_alloc(const AllocRequest& request, int cpu, Mark mark) {
+    return get_page_from_freelist(request, cpu, mark);
+  }
+  // zone_watermark_ok(): more than `mark` pages are free, and a block of the order.
+  [[nodiscard]] bool watermark_ok(int node, unsigned order, std::uint64_t mark) const {
+    return watermark_ok(zone(node), order, mark);
+  }
+  // `charges`: there is a memory cgroup with a limit.
+  void set_slow_path(SlowPath& slow_path, bool charges) {
+    slow_path_ = &slow_path;
+    charges_ = charges;
+  }
   // `order` as it was allocated, or smaller pieces of a block that was split.
   void free_pages(Pfn pfn, unsigned order, int cpu);
   // Empties the per-CPU lists of every CPU.
@@ -58,6 +90,26 @@ class PhysMem {
   [[nodiscard]] Page& page(Pfn pfn) { return frames_[pfn]; }
   [[nodiscard]] const Page& page(Pfn pfn) const { return frames_[pfn]; }
   [[nodiscard]] int node_of(Pfn pfn) const { return node_of_block_[pfn.v >> max_order_]; }
+  // --- for compaction
+  [[nodiscard]] Range32 frames_of(int node) const {
+    return {zone(node).buddy.start().v, zone(node).buddy.end().v};
+  }
+  [[nodiscard]] MigrateType type_of(Pfn pfn) const {
+    return zone(node_of(pfn)).buddy.type_of(pfn);
+  }
+  [[nodiscard]] bool free_blocks_at_least(int node, unsigned order) const {
+    return zone(node).buddy.has_block(order);
+  }
+  // __isolate_free_page(): the free block that begins there is on no list any more.
+  void isolate_free_block(Pfn head) {
+    zones_[static_cast<std::size_t>(node_of(head))].buddy.isolate(head);
+  }
+  // One page, past the per-CPU lists.
+  void free_to_buddy(Pfn pfn) {
+    zones_[static_cast<std::size_t>(node_of(pfn))].buddy.free(pfn, 0);
+  }
+
+  [[nodiscard]] std::size_t frames() const { return frames_.size(); }
   [[nodiscard]] int nodes() const { return static_cast<int>(zones_.size()); }
 
   [[nodiscard]] std::uint64_t total_pages() const;  // managed
@@ -86,8 +138,6 @@ class PhysMem {
     PcpSizes pcp;
     std::vector<int> fallback;  // this node, then the others, nearest first
   };
-  enum class Mark : std::uint8_t { kLow, kMin };
-
   void build_zones(const arch::Profile& profile, const KernelConfig& config);
   void size_zones(const arch::Profile& profile, const KernelConfig& config);
   [[nodiscard]] PerCpuPages& pcp(int cpu, int node) {
@@ -104,6 +154,8 @@ class PhysMem {
     return zones_[static_cast<std::size_t>(node)];
   }
 
+  SlowPath* slow_path_ = nullptr;
+  bool charges_ = false;
   unsigned max_order_, pageblock_order_;
   bool group_by_mobility_;
   std::uint64_t min_free_kbytes_ = 0;

@@ -63,10 +63,6 @@ constexpr Name<RssStatRule> kRss[] = {{"task_cache", RssStatRule::kTaskCache},
 constexpr Name<PcpRules> kPcp[] = {
     {"4.15", PcpRules::k4_15}, {"4.19", PcpRules::k4_19}, {"5.14", PcpRules::k5_14}};
 
-constexpr Name<ShmemEnabled> kShmem[] = {
-    {"always", ShmemEnabled::kAlways}, {"within_size", ShmemEnabled::kWithinSize},
-    {"advise", ShmemEnabled::kAdvise}, {"never", ShmemEnabled::kNever},
-    {"deny", ShmemEnabled::kDeny},     {"force", ShmemEnabled::kForce}};
 constexpr std::int64_t kAny = std::int64_t{1} << 40;
 
 template <auto Field, const auto& Names>
@@ -267,6 +263,8 @@ constexpr Switch kSwitches[] = {
     number<&C::min_free_kbytes_cap, 128, kAny>("phys.min_free_kbytes_cap",
                                                "largest derived min_free_kbytes"),
     choice<&C::pcp, kPcp>("phys.pcp", "orders and sizes of the per-CPU page lists"),
+    number<&C::uptime_hours, 0, 1'000'000>(
+        "phys.uptime_hours", "hours that free memory has been fragmenting before the run"),
     duration<&C::swap_read>("swap.read", "latency of reading one page from swap"),
     bytes<&C::swap_size>("swap.size", "swap space; 0: none"),
     duration<&C::swap_write>("swap.write", "time to write one page to swap"),
@@ -311,8 +309,6 @@ constexpr Switch kSwitches[] = {
                             "sizes below the PMD's that follow `enabled` (6.8)"),
     sizes<&C::mthp_madvise>("transparent_hugepage.mthp_madvise",
                             "sizes below the PMD's, for madvised mappings (6.8)"),
-    choice<&C::shmem_enabled, kShmem>("transparent_hugepage.shmem_enabled",
-                                      "which shared mappings get huge pages"),
     flag<&C::shrink_underused>("transparent_hugepage.shrink_underused",
                                "reclaim splits huge pages that are mostly zeros (6.12)"),
     flag<&C::thp_strictly_local>("transparent_hugepage.strictly_local",

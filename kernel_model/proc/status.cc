@@ -31,6 +31,7 @@ StatusMemory task_mem(Mm& mm) {
   s.rss_shmem = rss.shown(RssKind::kShmem) << shift;
   s.vm_rss = s.rss_anon + s.rss_file + s.rss_shmem;
   s.vm_hwm = rss.hiwater_shown() << shift;
+  s.vm_swap = mm.swap_ents << shift;
   s.vm_data = mm.data_vm << shift;
   s.vm_stk = mm.stack_vm << shift;
   s.vm_exe = std::min(program_text(mm), mm.exec_vm << shift);

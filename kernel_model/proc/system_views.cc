@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
 
@@ -26,13 +28,28 @@ struct Event {
   Event {                       \
 #name, &Vmstat::name, since \
   }
-constexpr Event kEvents[] = {EVENT(pglazyfree, 4'005),
+constexpr Event kEvents[] = {EVENT(pgactivate, 0),
+                             EVENT(pgdeactivate, 0),
+                             EVENT(pglazyfree, 4'005),
                              EVENT(pgfault, 0),
                              EVENT(pgmajfault, 0),
                              EVENT(pglazyfreed, 4'012),
+                             EVENT(pgrefill, 4'008),
+                             EVENT(pgsteal_kswapd, 4'008),
+                             EVENT(pgsteal_direct, 4'008),
+                             EVENT(pgscan_kswapd, 4'008),
+                             EVENT(pgscan_direct, 4'008),
+                             EVENT(pageoutrun, 0),
+                             EVENT(oom_kill, 4'013),
+                             EVENT(pgmigrate_success, 0),
+                             EVENT(pgmigrate_fail, 0),
+                             EVENT(compact_migrate_scanned, 0),
+                             EVENT(compact_free_scanned, 0),
+                             EVENT(compact_isolated, 0),
                              EVENT(compact_stall, 0),
                              EVENT(compact_fail, 0),
                              EVENT(compact_success, 0),
+                             EVENT(compact_daemon_wake, 4'006),
                              EVENT(htlb_buddy_alloc_success, 0),
                              EVENT(htlb_buddy_alloc_fail, 0),
                              EVENT(thp_fault_alloc, 0),
@@ -50,11 +67,26 @@ constexpr Event kEvents[] = {EVENT(pglazyfree, 4'005),
                              EVENT(thp_scan_exceed_share_pte, 5'017),
                              EVENT(thp_zero_page_alloc, 3'008),
                              EVENT(thp_zero_page_alloc_failed, 3'008),
+                             EVENT(swap_ra, 4'014),
                              EVENT(vma_lock_success, 6'004),
                              EVENT(vma_lock_abort, 6'004),
                              EVENT(vma_lock_retry, 6'004),
                              EVENT(vma_lock_miss, 6'004)};
 #undef EVENT
+
+constexpr std::pair<const char*, LruList> kLists[] = {
+    {"nr_inactive_anon", LruList::kInactiveAnon},
+    {"nr_active_anon", LruList::kActiveAnon},
+    {"nr_inactive_file", LruList::kInactiveFile},
+    {"nr_active_file", LruList::kActiveFile},
+    {"nr_unevictable", LruList::kUnevictable}};
+
+std::uint64_t lru_size(Kernel& kernel, LruList list) {
+  std::uint64_t pages = 0;
+  for (int node = 0; node < kernel.phys().nodes(); ++node)
+    pages += kernel.mm_shared().lrus.size(node, list);
+  return pages;
+}
 
 void meminfo_line(std::string& out, std::string_view label, std::uint64_t kb) {
   fmt::format_to(std::back_inserter(out), "{:<16}{:>8} kB\n", label, kb);
@@ -86,13 +118,18 @@ std::string vmstat_text(Kernel& kernel) {
     fmt::format_to(std::back_inserter(out), "{} {}\n", name, value);
   };
   line("nr_free_pages", kernel.phys().nr_free_pages());
+  if (kernel.mm_shared().lrus.lists_kept())
+    for (const auto& [name, list] : kLists) line(name, lru_size(kernel, list));
   line("nr_anon_pages", v.nr_anon_pages);
   line("nr_anon_transparent_hugepages", v.nr_anon_transparent_hugepages);
   line("nr_mapped", v.nr_mapped);
   line("nr_file_pages", v.nr_file_pages);
   line("nr_shmem", v.nr_shmem);
   line("nr_page_table_pages", v.nr_page_table_pages);
+  line("pswpin", v.pswpin);
+  line("pswpout", v.pswpout);
   line("pgalloc_normal", kernel.phys().stats().pgalloc_normal);
+  line("allocstall_normal", v.allocstall_normal);
   line("pgfree", kernel.phys().stats().pgfree);
   for (const Event& e : kEvents)
     if (kernel.version() >= e.since) line(e.name, v.*e.field);
@@ -124,9 +161,11 @@ std::string meminfo_text(Kernel& kernel) {
   meminfo_line(out, "Inactive:", active ? 0 : anon);
   meminfo_line(out, "Active(anon):", active ? anon : 0);
   meminfo_line(out, "Inactive(anon):", active ? 0 : anon);
-  for (const char* none : {"Active(file):", "Inactive(file):", "Unevictable:", "Mlocked:",
-                           "SwapTotal:", "SwapFree:", "Dirty:", "Writeback:"})
+  for (const char* none : {"Active(file):", "Inactive(file):", "Unevictable:", "Mlocked:"})
     meminfo_line(out, none, 0);
+  meminfo_line(out, "SwapTotal:", kb(kernel.mm_shared().swap.total_pages()));
+  meminfo_line(out, "SwapFree:", kb(kernel.mm_shared().swap.free_pages()));
+  for (const char* none : {"Dirty:", "Writeback:"}) meminfo_line(out, none, 0);
   meminfo_line(out, "AnonPages:", anon);
   meminfo_line(out, "Mapped:", gauge(v.nr_mapped));
   meminfo_line(out, "Shmem:", gauge(v.nr_shmem));

@@ -17,6 +17,11 @@ namespace faultline::kernel {
   X(pgfree)                                                                               \
   X(pgfault)                                                                              \
   X(pgmajfault)                                                                           \
+  X(pswpin) X(pswpout) X(allocstall_normal) X(pgactivate) X(pgdeactivate)                 \
+  X(pgrefill) X(pgsteal_kswapd) X(pgsteal_direct) X(pgscan_kswapd) X(pgscan_direct)       \
+  X(pageoutrun) X(oom_kill) X(swap_ra)                                                    \
+  X(pgmigrate_success) X(pgmigrate_fail) X(compact_migrate_scanned)                       \
+  X(compact_free_scanned) X(compact_isolated) X(compact_daemon_wake)                      \
   X(pglazyfree)                                                                           \
   X(pglazyfreed)                                                                          \
   X(thp_fault_alloc) X(thp_fault_fallback) X(thp_fault_fallback_charge)                   \

@@ -46,8 +46,7 @@ const std::vector<DataFile>& files() {
 std::vector<Param> params() {
   std::vector<Param> all;
   for (const DataFile& file : files())
-    for (const Case& test : file.cases)
-      all.push_back({&file, &test});
+    for (const Case& test : file.cases) all.push_back({&file, &test});
   return all;
 }
 
@@ -136,8 +135,7 @@ TEST(Exceptions, AreAtMostThreePercentOfTheRows) {
 
 TEST(Coverage, EveryTestOfTheDataIsReplayed) {
   for (const DataFile& file : files())
-    for (const Case& test : file.cases)
-      EXPECT_TRUE(operations_of(test.test)) << test.test;
+    for (const Case& test : file.cases) EXPECT_TRUE(operations_of(test.test)) << test.test;
 }
 
 }  // namespace

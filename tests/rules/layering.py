@@ -23,7 +23,7 @@ BRIDGE = "allocator/platform/model"
 BRIDGE_ALLOWED = ({"allocator", "sim", "kernel_model"}, {"posix", "fmt"})
 
 # Single headers beyond the table: file, header, why.
-EXEMPT = [("kernel_model/phys/page.cc", "sys/mman.h", "one entry a frame, backed by the host when first used")]
+EXEMPT = [("kernel_model/phys/lazy_memory.cc", "sys/mman.h", "one entry a frame, backed by the host when first used")]
 
 # Slow to compile: in .cc files only.
 HEAVY = ("boost/program_options", "toml++", "nlohmann", "Eigen")

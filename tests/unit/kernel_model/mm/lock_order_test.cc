@@ -26,11 +26,12 @@ TEST(LockOrderDeathTest, MmapLockUnderAPageTableLockAbortsWithBothStacks) {
       },
       m.engine.now().since_start());
 
-  EXPECT_DEATH(m.run_all(),
-               "holds \"pte_ptl\", taken in\n  broken_kernel_function\n"
-               "and takes \"mmap_lock\" in\n  broken_kernel_function\n"
-               "but before, at .* holds \"mmap_lock\", taken in\n.*do_user_addr_fault(.|\n)*"
-               "and takes \"pte_ptl\" in\n.*do_anonymous_page");
+  EXPECT_DEATH(
+      m.run_all(),
+      "holds \"pte_ptl\", taken in\n  broken_kernel_function\n"
+      "and takes \"mmap_lock\" in\n  broken_kernel_function\n"
+      "but before, at .* holds \"mmap_lock\", taken in\n.*do_user_addr_fault(.|\n)*"
+      "and takes \"pte_ptl\" in\n.*do_anonymous_page");
 }
 
 // 6.4 and later: a fault that is inside a VMA must not wait for mmap_lock, since its holder
@@ -51,7 +52,8 @@ TEST(LockOrderDeathTest, MmapLockInsideAVmaAborts) {
       },
       m.engine.now().since_start());
 
-  EXPECT_DEATH(m.run_all(), "holds \"vma->vm_lock\"(.|\n)*takes \"mmap_lock\"(.|\n)*but before");
+  EXPECT_DEATH(m.run_all(),
+               "holds \"vma->vm_lock\"(.|\n)*takes \"mmap_lock\"(.|\n)*but before");
 }
 
 }  // namespace

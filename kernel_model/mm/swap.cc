@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Swap slots, swap-out and swap-in: see swap.h.
+#include "kernel_model/mm/swap.h"
+
+#include <algorithm>
+
+#include "kernel_model/mm/fault_context.h"
+#include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/rmap.h"
+#include "kernel_model/phys/page_contents.h"
+#include "kernel_model/phys/phys_mem.h"
+#include "kernel_model/proc/vmstat.h"
+#include "sim/check.h"
+
+namespace faultline::kernel {
+namespace {
+
+constexpr Centre kDoSwapPage{"do_swap_page", true};
+constexpr Centre kSwapinReadahead{"swapin_readahead", true};
+constexpr Centre kSwapWritepage{"swap_writepage", true};
+
+}  // namespace
+
+Swap::Swap(Kernel& kernel)
+    : kernel_(kernel),
+      total_(kernel.config().swap_size >> kernel.profile().geometry.page_shift),
+      refs_(total_) {}
+
+std::optional<std::uint32_t> Swap::get_slot() {
+  if (used_ == total_) return std::nullopt;
+  while (refs_[cursor_] != 0) cursor_ = (cursor_ + 1) % static_cast<std::uint32_t>(total_);
+  const std::uint32_t slot = cursor_;
+  cursor_ = (cursor_ + 1) % static_cast<std::uint32_t>(total_);
+  refs_[slot] = 1;
+  ++used_;
+  return slot;
+}
+
+void Swap::put(std::uint32_t slot, int cpu) {
+  FAULTLINE_CHECK_GT(refs_[slot], 0);
+  if (--refs_[slot] > 0) return;
+  --used_;
+  if (cached(slot)) put_page(kernel_, take_cached(slot), cpu);
+}
+
+void Swap::write(Task& task, std::uint32_t) {
+  ++kernel_.vmstat().pswpout;
+  device_free_ = std::max(device_free_, task.now()) + kernel_.config().swap_write;
+}
+
+void Swap::wait_for_writes(Task& task) {
+  if (device_free_ <= task.now()) return;
+  const Scope scope(task, kSwapWritepage);
+  task.sync();
+  task.sleep(device_free_ - task.now());
+}
+
+std::optional<Pfn> Swap::cached(std::uint32_t slot) const {
+  const auto it = cache_.find(slot);
+  return it == cache_.end() ? std::nullopt : std::optional(it->second);
+}
+
+Pfn Swap::take_cached(std::uint32_t slot) {
+  const auto it = cache_.find(slot);
+  FAULTLINE_CHECK(it != cache_.end());
+  const Pfn page = it->second;
+  cache_.erase(it);
+  return page;
+}
+
+bool Swap::read_one(Task& task, std::uint32_t slot) {
+  task.charge(kernel_.profile().costs.page_alloc);
+  task.sync();
+  AllocRequest request;
+  request.preferred_node = task.node();
+  const auto page = kernel_.phys().alloc_pages(request, task.cpu());
+  if (!page) return false;
+  if (refs_[slot] == 0 || cache_.contains(slot)) {  // meanwhile
+    kernel_.phys().free_pages(*page, 0, task.cpu());
+    return true;
+  }
+  cache_[slot] = *page;
+  ++kernel_.vmstat().pswpin;
+  return true;
+}
+
+// swap_cluster_readahead(): the aligned cluster of slots.  The asked-for one comes first.
+bool Swap::read(Task& task, std::uint32_t slot) {
+  const Scope scope(task, kSwapinReadahead);
+  task.sync();
+  task.sleep(kernel_.config().swap_read);
+  if (refs_[slot] == 0 || cache_.contains(slot)) return true;
+  if (!read_one(task, slot)) return false;
+  const std::uint32_t cluster = std::uint32_t{1} << kernel_.config().page_cluster;
+  const std::uint32_t first = slot & ~(cluster - 1);
+  const auto end =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(first + cluster, total_));
+  for (std::uint32_t s = first; s < end; ++s) {
+    if (s == slot || refs_[s] == 0 || cache_.contains(s)) continue;
+    if (!read_one(task, s)) break;
+    ++kernel_.vmstat().swap_ra;
+  }
+  return true;
+}
+
+std::uint64_t Swap::drop_unused(std::uint64_t most, int cpu) {
+  std::uint64_t dropped = 0;
+  while (dropped < most && !cache_.empty()) {
+    put_page(kernel_, take_cached(cache_.begin()->first), cpu);
+    ++dropped;
+  }
+  return dropped;
+}
+
+FaultResult do_swap_page(Fault& fault, Table& table, Pte entry) {
+  Scope scope(fault.task, kDoSwapPage);
+  Swap& swap = fault.kernel.mm_shared().swap;
+  const std::uint32_t slot = entry.pfn().v;
+  fault.task.sync();
+  if (!swap.cached(slot)) {
+    fault.io = {.file = nullptr, .index = slot};
+    return FaultResult::kIo;
+  }
+  Ptl lock(fault.task, fault.pages, table.page);
+  PageTableTree& tree = fault.pages.tree();
+  if (tree.find_pte_table(fault.at) != &table ||
+      tree.get(table, fault.at).raw() != entry.raw() || !swap.cached(slot))
+    return FaultResult::kDone;
+  const Pfn page = swap.take_cached(slot);
+  swap.put(slot, fault.task.cpu());
+  const bool writable = (fault.vma.vm_flags & VM_WRITE) != 0;
+  std::uint64_t bits = fault.page_bits() | Pte::kDirty;
+  if (writable) bits |= Pte::kWrite;
+  tree.set(table, fault.at, Pte::leaf(page, bits));
+  page_add_new_anon_rmap(fault.kernel, page);
+  fault.kernel.mm_shared().lrus.note_anon_index(
+      page, fault.vma.linear_page_index(fault.at, fault.pages.geometry().page_shift));
+  if (fault.locked()) mark_mlocked(fault.kernel, page, true);
+  fault.task.charge(fault.pages.costs().pte_set);
+  fault.pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
+  --fault.mm.swap_ents;
+  if (PageContents* contents = fault.kernel.contents()) contents->restore(page, slot);
+  return FaultResult::kDone;
+}
+
+}  // namespace faultline::kernel

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What reclaim does to one page, and what is done when it finds none.
+#include <algorithm>
+
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/mmu_gather.h"
+#include "kernel_model/mm/rmap.h"
+#include "kernel_model/mm/split_huge_page.h"
+#include "kernel_model/mm/vmscan.h"
+#include "kernel_model/phys/page_contents.h"
+#include "kernel_model/proc/vmstat.h"
+#include "sim/check.h"
+
+namespace faultline::kernel {
+namespace {
+
+constexpr Centre kShrinkPageList{"shrink_folio_list", true};
+constexpr Centre kTryToUnmap{"try_to_unmap", true};
+constexpr Centre kPageReferenced{"folio_referenced", true};
+constexpr Centre kReclaimPages{"reclaim_pages", true};
+constexpr Centre kOutOfMemory{"out_of_memory", true};
+
+bool is_lazy(const Page& page) {
+  return (page.flags & Page::kLazyfree) != 0;
+}
+bool is_anon(const Page& page) {
+  return (page.flags & Page::kAnon) != 0;
+}
+
+}  // namespace
+
+std::uint64_t Vmscan::shrink_page_list(Task& task, Batch& batch, ScanControl& sc) {
+  const Scope scope(task, kShrinkPageList);
+  Lru& lru = kernel_.mm_shared().lrus;
+  PhysMem& phys = kernel_.phys();
+  std::uint64_t freed = 0;
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    const Pfn page = batch.pages[i];
+    const std::uint64_t before = phys.stats().pgfree;
+    const Fate fate = shrink_page(task, page, sc);
+    if (fate == Fate::kGone) continue;
+    task.sync();
+    if (fate == Fate::kActivate) {
+      phys.page(page).flags |= Page::kActive;
+      ++kernel_.vmstat().pgactivate;
+    }
+    lru.putback(page, task.cpu());
+    if (fate == Fate::kFreed && phys.stats().pgfree > before) freed += 1;
+  }
+  kernel_.mm_shared().swap.wait_for_writes(task);
+  return freed;
+}
+
+Vmscan::Fate Vmscan::shrink_page(Task& task, Pfn page, ScanControl& sc) {
+  task.charge(kernel_.profile().costs.lru_scan_page);
+  task.sync();
+  Page& frame = kernel_.phys().page(page);
+  if (frame.refcount == 1) return Fate::kFreed;  // only we have it still
+  Lru& lru = kernel_.mm_shared().lrus;
+  if (sc.why != ScanControl::For::kAdvice) {
+    const References refs = page_referenced(task, page);
+    if (refs.locked) return Fate::kKeep;
+    // page_check_references(): to 5.8 a used anonymous page is active at once, later pages
+    // of any kind need to be found used twice.
+    const bool twice = lru.test_clear_referenced(page);
+    if (refs.young > 0) {
+      const bool anon_at_once =
+          kernel_.config().anon_starts_active && (frame.flags & Page::kSwapbacked) != 0;
+      lru.set_referenced(page);
+      return anon_at_once || twice || refs.young > 1 ? Fate::kActivate : Fate::kKeep;
+    }
+  }
+  if ((frame.flags & Page::kHead) != 0) {
+    // Without room for it as a whole, a huge page is split, and its pieces are looked at in
+    // the next round.  A clean lazily freed one goes whole.
+    if (!is_lazy(frame) && kernel_.mm_shared().swap.free_pages() == 0)
+      return Fate::kActivate;
+    frame.flags |= Page::kLru;
+    --frame.refcount;
+    lru.add_tail(frame, page);
+    split_huge_page(task, kernel_, page);
+    return Fate::kGone;
+  }
+  return is_anon(frame) ? shrink_anon(task, page) : shrink_file(task, page);
+}
+
+// folio_referenced(): clears the young bits, answers how many there were.
+Vmscan::References Vmscan::page_referenced(Task& task, Pfn page) {
+  const Scope scope(task, kPageReferenced);
+  References refs;
+  const auto look = [&](Mm& mm, const Vma& vma, VirtAddr at) {
+    if ((vma.vm_flags & VM_LOCKED) != 0) {
+      refs.locked = true;
+      return false;
+    }
+    PageTables& pages = mm.pages();
+    Table* table = pages.maps_huge(at) ? pages.tree().find_pmd_table(at)
+                                       : pages.tree().find_pte_table(at);
+    const Pte entry = pages.tree().get(*table, at);
+    if (!entry.has(Pte::kYoung)) return true;
+    ++refs.young;
+    pages.tree().set(*table, at, entry.without(Pte::kYoung));
+    ++mm.process().access_generation;
+    return true;
+  };
+  if ((kernel_.phys().page(page).flags & Page::kHead) == 0) {
+    kernel_.mm_shared().lrus.for_each_place(page, look);
+    return refs;
+  }
+  for_each_place_of(kernel_, page, [&](Mm& mm, Vma& vma, Range range) {
+    const std::uint64_t step = mm.pages().maps_huge(range.start)
+                                   ? range.bytes()
+                                   : mm.pages().geometry().page_size();
+    for (VirtAddr at = range.start; at < range.end && !refs.locked; at = at + step) {
+      const Pte entry = mm.pages().tree().leaf_at(at);
+      if (entry.maps_anon() && compound_head(kernel_, entry.pfn()) == page)
+        look(mm, vma, at);
+    }
+  });
+  return refs;
+}
+
+// Neither the page nor any of its mappings has been written to.
+bool Vmscan::all_clean(Pfn page) {
+  bool clean = (kernel_.phys().page(page).flags & Page::kDirty) == 0;
+  kernel_.mm_shared().lrus.for_each_place(page, [&](Mm& mm, const Vma&, VirtAddr at) {
+    clean &= !mm.pages().tree().leaf_at(at).has(Pte::kDirty);
+    return clean;
+  });
+  return clean;
+}
+
+Vmscan::Fate Vmscan::shrink_anon(Task& task, Pfn page) {
+  Page& frame = kernel_.phys().page(page);
+  Swap& swap = kernel_.mm_shared().swap;
+  if (is_lazy(frame)) {
+    if (!all_clean(page)) {  // written to after MADV_FREE: kept
+      frame.flags =
+          static_cast<std::uint16_t>((frame.flags & ~Page::kLazyfree) | Page::kSwapbacked);
+      return Fate::kActivate;
+    }
+    if (!unmap(task, page, std::nullopt)) return Fate::kKeep;
+    ++kernel_.vmstat().pglazyfreed;
+    return Fate::kFreed;
+  }
+  const auto slot = swap.get_slot();  // add_to_swap()
+  if (!slot) return Fate::kActivate;
+  if (PageContents* contents = kernel_.contents()) contents->swapped_out(page, *slot);
+  const bool unmapped = unmap(task, page, slot);
+  swap.put(*slot, task.cpu());  // the entries hold it now
+  if (!unmapped) return Fate::kActivate;
+  swap.write(task, *slot);
+  return Fate::kFreed;
+}
+
+// __remove_mapping(): clean pages of regular files leave the cache.
+Vmscan::Fate Vmscan::shrink_file(Task& task, Pfn page) {
+  const Lru& lru = kernel_.mm_shared().lrus;
+  File* file = kernel_.mm_shared().files.find(lru.file_of(page));
+  if (file == nullptr || file->shmem())
+    return Fate::kActivate;  // Model: shmem isn't swapped
+  if (!unmap(task, page, std::nullopt)) return Fate::kKeep;
+  task.sync();
+  if (kernel_.phys().page(page).refcount != 2) return Fate::kKeep;
+  file->remove(lru.index_of(page), task.cpu());
+  return Fate::kFreed;
+}
+
+// try_to_unmap(): every entry of the page becomes none, or one of the swap slot.  False:
+// somebody still maps it.
+bool Vmscan::unmap(Task& task, Pfn page, std::optional<std::uint32_t> slot) {
+  const Scope scope(task, kTryToUnmap);
+  task.sync();
+  // A place is undone after the walk: taking its lock may let time pass.
+  for (std::int32_t left = kernel_.phys().page(page).mapcount; left > 0; --left) {
+    Mm* mm = nullptr;
+    VirtAddr at;
+    kernel_.mm_shared().lrus.for_each_place(page, [&](Mm& m, const Vma& vma, VirtAddr a) {
+      if ((vma.vm_flags & VM_LOCKED) != 0) return true;
+      mm = &m;
+      at = a;
+      return false;
+    });
+    if (mm == nullptr || !unmap_at(task, *mm, at, page, slot)) break;
+  }
+  return kernel_.phys().page(page).mapcount == 0;
+}
+
+bool Vmscan::unmap_at(Task& task, Mm& mm, VirtAddr at, Pfn page,
+                      std::optional<std::uint32_t> slot) {
+  PageTables& pages = mm.pages();
+  Table* table = pages.tree().find_pte_table(at);
+  if (table == nullptr) return false;
+  Ptl lock(task, pages, table->page);
+  if (pages.tree().find_pte_table(at) != table) return false;
+  const Pte entry = pages.tree().get(*table, at);
+  if (!entry.present() || entry.zero_page() || entry.pfn() != page) return false;
+  const bool anon = entry.maps_anon();
+  if (anon && !slot) {
+    // A write that came while we waited keeps it.
+    if (entry.has(Pte::kDirty)) return false;
+    mm.process().discarded(pages.page_range(at));
+  }
+  ++mm.process().access_generation;
+  pages.tree().set(*table, at, slot && anon ? Swap::entry_of(*slot) : Pte{});
+  task.charge(pages.costs().pte_clear);
+  if (anon) {
+    if (slot) {
+      kernel_.mm_shared().swap.duplicate(*slot);
+      ++mm.swap_ents;
+    }
+    pages.rss_stat().add(task, RssKind::kAnon, -1);
+    page_remove_rmap_pte(kernel_, page);
+  } else {
+    pages.rss_stat().add(
+        task, is_shmem_page(kernel_, page) ? RssKind::kShmem : RssKind::kFile, -1);
+    page_remove_file_rmap(kernel_, page);
+  }
+  put_page(kernel_, page, task.cpu());
+  lock.unlock();
+  flush_tlb_range(task, pages);
+  return true;
+}
+
+std::uint64_t Vmscan::reclaim_pages(Task& task, const std::vector<Pfn>& pages) {
+  const Scope scope(task, kReclaimPages);
+  Lru& lru = kernel_.mm_shared().lrus;
+  lru.start();
+  ScanControl sc;
+  sc.why = ScanControl::For::kAdvice;
+  std::uint64_t freed = 0;
+  std::size_t next = 0;
+  while (next < pages.size()) {
+    Batch batch;
+    task.sync();
+    for (; next < pages.size() && batch.count < batch.pages.size(); ++next)
+      if (lru.isolate(pages[next])) batch.pages[batch.count++] = pages[next];
+    freed += shrink_page_list(task, batch, sc);
+  }
+  return freed;
+}
+
+// oom_badness(): resident and swapped pages, and page tables.
+bool Vmscan::out_of_memory(Task& task) {
+  const Scope scope(task, kOutOfMemory);
+  task.sync();
+  Process* victim = nullptr;
+  std::uint64_t worst = 0;
+  for (const auto& process : kernel_.processes()) {
+    Mm& mm = process->mm();
+    if (process->oom_killed || mm.vmas.size() == 0) continue;
+    const std::uint64_t points =
+        mm.rss() + mm.swap_ents +
+        (mm.pages().pgtables_bytes() >> kernel_.profile().geometry.page_shift);
+    if (points <= worst) continue;
+    worst = points;
+    victim = process.get();
+  }
+  if (victim == nullptr) return false;
+  oom_kill(task, *victim);
+  return true;
+}
+
+// oom_kill_process(), oom_reap_task(): its private memory goes at once, if its mmap_lock
+// can be had for read.
+void Vmscan::oom_kill(Task& task, Process& victim) {
+  victim.oom_killed = true;
+  ++victim.access_generation;
+  ++kernel_.vmstat().oom_kill;
+  Mm& mm = victim.mm();
+  constexpr int kMaxOomReapRetries = 10;
+  for (int tries = 0; !mm.mmap_lock().down_read_trylock(task); ++tries) {
+    if (tries == kMaxOomReapRetries) return;
+    task.sleep(Duration::ms(100));
+  }
+  for (Vma& vma : mm.vmas) {
+    if ((vma.vm_flags & (VM_HUGETLB | VM_PFNMAP | VM_SHARED)) != 0) continue;
+    victim.discarded(vma.range());
+    mm.pages().zap_page_range(task, vma, vma.range());
+  }
+  mm.mmap_lock().up_read(task);
+}
+
+}  // namespace faultline::kernel
