@@ -6,6 +6,7 @@
 // (mm/memory.c, v4.15-6.18).
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/fault_context.h"
+#include "kernel_model/mm/folio.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/mthp.h"
@@ -120,6 +121,15 @@ FaultResult do_anonymous_page(Fault& fault, Table& pmd) {
   return FaultResult::kDone;
 }
 
+// __wp_can_reuse_large_anon_folio() (6.15): all mappings of the huge page are this
+// process's.
+bool can_reuse_piece(Kernel& kernel, Pfn head) {
+  constexpr unsigned kMmIds = 6015;
+  if (kernel.version() < kMmIds || compound_order(kernel, head) == 0) return false;
+  return kernel.phys().page(head).refcount == total_mapcount(kernel, head) &&
+         !folio_maybe_mapped_shared(kernel, head);
+}
+
 // The page under `old` may be written where it is: nobody else has it.
 bool can_reuse(Fault& fault, Pte old) {
   if (!old.maps_anon()) return false;
@@ -129,7 +139,8 @@ bool can_reuse(Fault& fault, Pte old) {
     return max_mapcount(kernel, compound_head(kernel, old.pfn())) == 1;
   const bool exclusive = is_exclusive(kernel, old.pfn());
   if (rule == CowReuse::kExclusive && exclusive) return true;
-  return kernel.phys().page(compound_head(kernel, old.pfn())).refcount == 1;
+  const Pfn head = compound_head(kernel, old.pfn());
+  return kernel.phys().page(head).refcount == 1 || can_reuse_piece(kernel, head);
 }
 
 // Under the PTE's lock: what `old` mapped is mapped here no longer.

@@ -8,13 +8,11 @@
 
 #include <cstdint>
 
+#include "kernel_model/mm/mm.h"
 #include "kernel_model/types.h"
 #include "sim/task.h"
 
 namespace faultline::kernel {
-
-class Kernel;
-class Mm;
 
 // What do_munmap does with mmap_lock, which it finds held for write.
 enum class MunmapLock : std::uint8_t {
@@ -39,8 +37,15 @@ void unlock_after_munmap(Task& task, Mm& mm, const MunmapResult& result);
 [[nodiscard]] std::uint64_t calc_vm_flags(const Mm& mm, unsigned prot, unsigned flags);
 
 // Bytes rounded up to pages; 0 if that wraps.
-[[nodiscard]] std::uint64_t page_align(const Mm& mm, std::uint64_t bytes);
-[[nodiscard]] bool page_aligned(const Mm& mm, VirtAddr at);
-[[nodiscard]] std::uint64_t pages_of(const Mm& mm, std::uint64_t bytes);
+[[nodiscard]] inline std::uint64_t page_align(const Mm& mm, std::uint64_t bytes) {
+  const std::uint64_t page = mm.kernel().profile().geometry.page_size();
+  return (bytes + page - 1) & ~(page - 1);
+}
+[[nodiscard]] inline bool page_aligned(const Mm& mm, VirtAddr at) {
+  return (at.v & (mm.kernel().profile().geometry.page_size() - 1)) == 0;
+}
+[[nodiscard]] inline std::uint64_t pages_of(const Mm& mm, std::uint64_t bytes) {
+  return bytes >> mm.kernel().profile().geometry.page_shift;
+}
 
 }  // namespace faultline::kernel

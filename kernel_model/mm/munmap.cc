@@ -87,19 +87,6 @@ void unmap_region(Task& task, Mm& mm, const Detached& gone, Range range) {
 
 }  // namespace
 
-std::uint64_t page_align(const Mm& mm, std::uint64_t bytes) {
-  const std::uint64_t page = mm.kernel().profile().geometry.page_size();
-  return (bytes + page - 1) & ~(page - 1);
-}
-
-bool page_aligned(const Mm& mm, VirtAddr at) {
-  return (at.v & (mm.kernel().profile().geometry.page_size() - 1)) == 0;
-}
-
-std::uint64_t pages_of(const Mm& mm, std::uint64_t bytes) {
-  return bytes >> mm.kernel().profile().geometry.page_shift;
-}
-
 MunmapResult do_munmap(Task& task, Mm& mm, VirtAddr start, std::uint64_t length,
                        MunmapLock lock) {
   const Scope scope(task, centre::kDoMunmap);

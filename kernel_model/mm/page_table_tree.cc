@@ -123,20 +123,6 @@ void PageTableTree::clear_run(Table& table, std::uint64_t from, std::uint64_t to
   table.used -= static_cast<decltype(table.used)>(to - from);
 }
 
-std::uint64_t PageTableTree::next_index(const Table& table, std::uint64_t from,
-                                        std::uint64_t to) {
-  if (from >= to) return to;
-  std::uint64_t word = from >> 6;
-  std::uint64_t bits = table.in_use[word] & (~std::uint64_t{0} << (from & 63));
-  const std::uint64_t last = (to - 1) >> 6;
-  while (bits == 0) {
-    if (word == last) return to;
-    bits = table.in_use[++word];
-  }
-  return std::min<std::uint64_t>(
-      to, (word << 6) + static_cast<std::uint64_t>(std::countr_zero(bits)));
-}
-
 VirtAddr PageTableTree::next_in_use(VirtAddr at, VirtAddr end, unsigned level) const {
   return at < end ? next_below(*top_, at, end, level) : end;
 }
@@ -271,12 +257,11 @@ void PageTableTree::release_page(TablePage* page, int cpu) {
   table_pages_ -= std::uint64_t{1} << page->order;
   // A task may still wait for the lock of the dead page (the kernel keeps it by RCU); it
   // finds the entry changed and retries.  Then the last of them gives the page back.
-  if (page->users == 0) pools_[page->level].free_pages.emplace_back(page);
+  if (page->users == 0) give_back(page);
 }
 
-void PageTableTree::put_lock_user(TablePage* page) {
-  if (--page->users == 0 && page->refs == 0)
-    pools_[page->level].free_pages.emplace_back(page);
+void PageTableTree::give_back(TablePage* page) {
+  pools_[page->level].free_pages.emplace_back(page);
 }
 
 Table& PageTableTree::install(Table& parent, VirtAddr at, TablePage* page) {

@@ -12,7 +12,9 @@
 // with POWER's and s390's fragments: several tables share one page, and that page's lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -133,7 +135,18 @@ class PageTableTree {
   [[nodiscard]] std::uint64_t entries_in_existing_tables(Range range, unsigned level) const;
   // First used index of the table in [from, to); `to` if none.
   [[nodiscard]] static std::uint64_t next_index(const Table& table, std::uint64_t from,
-                                                std::uint64_t to);
+                                                std::uint64_t to) {
+    if (from >= to) return to;
+    std::uint64_t word = from >> 6;
+    std::uint64_t bits = table.in_use[word] & (~std::uint64_t{0} << (from & 63));
+    const std::uint64_t last = (to - 1) >> 6;
+    while (bits == 0) {
+      if (word == last) return to;
+      bits = table.in_use[++word];
+    }
+    const auto first = static_cast<std::uint64_t>(std::countr_zero(bits));
+    return std::min<std::uint64_t>(to, (word << 6) + first);
+  }
 
   // A page for a new table of that level: a fragment of the mm's current page or a new
   // page. Null if there is no memory.  Counted in pgtables_bytes from install or deposit
@@ -141,7 +154,10 @@ class PageTableTree {
   [[nodiscard]] TablePage* alloc_table_page(unsigned level, int node, int cpu);
   void put_table_page(TablePage* page, int cpu);
   // Ends a task's interest in the page's lock (TablePage::users).
-  void put_lock_user(TablePage* page);
+  void put_lock_user(TablePage* page) {
+    if (--page->users == 0 && page->refs == 0) [[unlikely]]
+      give_back(page);
+  }
   // Hangs an empty table on the entry of `parent` that maps `at`.
   Table& install(Table& parent, VirtAddr at, TablePage* page);
   // Takes an empty table out of its parent; its page stays referenced by the caller.
@@ -163,6 +179,7 @@ class PageTableTree {
   void recycle(Table* table);
   void free_below(Table& table);
   void release_page(TablePage* page, int cpu);
+  void give_back(TablePage* page);
   [[nodiscard]] VirtAddr next_below(const Table& table, VirtAddr at, VirtAddr end,
                                     unsigned level) const;
   [[nodiscard]] std::uint64_t count_below(const Table& table, Range range,

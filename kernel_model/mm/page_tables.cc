@@ -89,25 +89,11 @@ void PageTables::note_huge_zero_page() {
   holds_huge_zero_page_ = true;
 }
 
-SpinLock& PageTables::spinlock_of(TablePage* page) {
+SpinLock& PageTables::first_use_of_lock(TablePage* page) {
   if (page == nullptr) return mm_.page_table_lock();
-  if (page->lock == nullptr) {
-    LockStats& stats = page->level == tree_.pte_level() ? pte_ptl_stats_ : pmd_ptl_stats_;
-    page->lock = std::make_unique<SpinLock>(kernel_.engine(), stats, kernel_.lock_costs());
-  }
+  LockStats& stats = page->level == tree_.pte_level() ? pte_ptl_stats_ : pmd_ptl_stats_;
+  page->lock = std::make_unique<SpinLock>(kernel_.engine(), stats, kernel_.lock_costs());
   return *page->lock;
-}
-
-Ptl::Ptl(Task& task, PageTables& pages, TablePage* page)
-    : task_(task), pages_(pages), page_(page), lock_(&pages.spinlock_of(page)) {
-  if (page_ != nullptr) ++page_->users;
-  lock_->lock(task_);
-}
-
-void Ptl::unlock() {
-  lock_->unlock(task_);
-  lock_ = nullptr;
-  if (page_ != nullptr) pages_.tree().put_lock_user(page_);
 }
 
 bool PageTables::hw_access(VirtAddr at, Access access) {

@@ -148,7 +148,11 @@ class PageTables {
   [[nodiscard]] TablePage* pmd_lock_page(const Table& pmd) const {
     return split_pmd_ptlock_ ? pmd.page : nullptr;
   }
-  [[nodiscard]] SpinLock& spinlock_of(TablePage* page);
+  [[nodiscard]] SpinLock& spinlock_of(TablePage* page) {
+    if (page != nullptr && page->lock != nullptr) [[likely]]
+      return *page->lock;
+    return first_use_of_lock(page);
+  }
   // A leaf at the PMD level maps `at`.
   [[nodiscard]] bool maps_huge(VirtAddr at) const {
     const Table* pmd = tree_.find_pmd_table(at);
@@ -165,6 +169,7 @@ class PageTables {
   [[nodiscard]] Table* alloc_tables_to(Task& task, VirtAddr at, unsigned level);
 
  private:
+  SpinLock& first_use_of_lock(TablePage* page);
   friend class MmuGather;
   static Range aligned(VirtAddr at, std::uint64_t size) {
     const VirtAddr start{at.v & ~(size - 1)};
@@ -217,13 +222,21 @@ class PageTables {
 // Holds a page-table spinlock: of a table page, or mm->page_table_lock for null.
 class Ptl {
  public:
-  Ptl(Task& task, PageTables& pages, TablePage* page);
+  Ptl(Task& task, PageTables& pages, TablePage* page)
+      : task_(task), pages_(pages), page_(page), lock_(&pages.spinlock_of(page)) {
+    if (page_ != nullptr) ++page_->users;
+    lock_->lock(task_);
+  }
   ~Ptl() {
     if (lock_ != nullptr) unlock();
   }
   Ptl(const Ptl&) = delete;
   Ptl& operator=(const Ptl&) = delete;
-  void unlock();
+  void unlock() {
+    lock_->unlock(task_);
+    lock_ = nullptr;
+    if (page_ != nullptr) pages_.tree().put_lock_user(page_);
+  }
 
  private:
   Task& task_;

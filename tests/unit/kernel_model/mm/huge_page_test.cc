@@ -338,5 +338,30 @@ TEST(Mlock, LockedPagesArentLazilyFreedThroughAFork) {
   });
 }
 
+// A huge page in pieces that a child shared until it ended: from 6.15 the kernel sees that
+// all of it is the parent's and lets it write where it is; before, each piece is copied.
+TEST(Fork, APieceOfAHugePageIsReusedAfterTheChildEnded) {
+  for (const auto& [preset, reused] : {std::pair{"6.12", false}, std::pair{"6.18", true}}) {
+    KernelConfig config = toy_config(preset);
+    config.thp_enabled = ThpEnabled::kAlways;
+    ToyMachine m(toy_profile(), config);
+    const VirtAddr at{8 << 20};
+    Pfn before, after;
+    m.run([&](Task& task) {
+      m.mmap(task, 8, at);
+      m.write(task, at);
+      ASSERT_EQ(m.draw(at, 8), "HHHHHHHH");
+      Process& child = *sys_fork(task, m.process()).value();
+      m.write(task, at);  // splits the parent's mapping and copies the first piece
+      ASSERT_EQ(m.draw(at, 8), "pppppppp");
+      sys_exit_group(task, child);
+      before = m.pages().look(at + 3 * m.page()).pfn;
+      m.write(task, at + 3 * m.page());
+      after = m.pages().look(at + 3 * m.page()).pfn;
+    });
+    EXPECT_EQ(before == after, reused) << preset;
+  }
+}
+
 }  // namespace
 }  // namespace faultline::kernel::testing
