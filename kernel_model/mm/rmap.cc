@@ -80,16 +80,6 @@ MthpStat& mthp_stat(Kernel& kernel, const Page& head) {
   return kernel.mm_shared().mthp_stats[head.order];
 }
 
-// folio_undo_deferred_split(), and no large folio any more.
-void forget_large_folio(Kernel& kernel, Pfn head) {
-  const Page& page = kernel.phys().page(head);
-  --mthp_stat(kernel, page).nr_anon;
-  if ((page.flags & Page::kDeferredSplit) == 0) return;
-  DeferredSplitQueue& queue = kernel.mm_shared().deferred_split;
-  if (queue.partially_mapped(head)) --mthp_stat(kernel, page).nr_anon_partially_mapped;
-  queue.remove(head);
-}
-
 void free_compound(Kernel& kernel, Pfn head, int cpu) {
   PhysMem& phys = kernel.phys();
   Page& page = phys.page(head);
@@ -135,24 +125,6 @@ std::uint32_t unmap_pieces(Kernel& kernel, Pfn first, Pfn head, std::uint64_t pa
 }
 
 }  // namespace
-
-void queue_for_deferred_split(Kernel& kernel, Pfn head) {
-  Page& page = kernel.phys().page(head);
-  DeferredSplitQueue& queue = kernel.mm_shared().deferred_split;
-  page.flags |= Page::kDeferredSplit;
-  queue.add(head);
-  if (!queue.set_partially_mapped(head)) return;
-  ++mthp_stat(kernel, page).split_deferred;
-  ++mthp_stat(kernel, page).nr_anon_partially_mapped;
-  if (page.order == kernel.profile().geometry.pmd_order())
-    ++kernel.vmstat().thp_deferred_split_page;
-}
-
-void queue_as_underused(Kernel& kernel, Pfn head) {
-  if (!kernel.config().shrink_underused) return;
-  kernel.phys().page(head).flags |= Page::kDeferredSplit;
-  kernel.mm_shared().deferred_split.add(head);
-}
 
 void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn) {
   Page& page = kernel.phys().page(pfn);

@@ -49,6 +49,8 @@ void queue_for_deferred_split(Kernel& kernel, Pfn head);
 // deferred_split_folio(folio, false) (6.12): a new huge page, which may turn out to hold
 // little but zeros.
 void queue_as_underused(Kernel& kernel, Pfn head);
+// folio_undo_deferred_split(): it is freed or becomes single pages.
+void forget_large_folio(Kernel& kernel, Pfn head);
 
 // References go; the page (or its whole compound page) is freed with the last.  Answers how
 // many base pages were freed.  The caller has synchronised.
