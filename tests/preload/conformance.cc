@@ -5,6 +5,7 @@
 // finds; prints what is broken and exits with 1.
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -189,12 +190,54 @@ void reports() {
   std::fclose(null);
 }
 
+// Allocates until there is no more, gives it back and allocates again.  0: all as it
+// should.
+int use_up(std::size_t size) {
+  void** list = nullptr;
+  for (;;) {
+    errno = 0;
+    void* const block = opaque(malloc(size));
+    if (block == nullptr) break;
+    *static_cast<void**>(block) = list;
+    list = static_cast<void**>(block);
+  }
+  const bool said = errno == ENOMEM;
+  const bool others =
+      opaque(calloc(1, size)) == nullptr && opaque(memalign(4096, size)) == nullptr;
+  while (list != nullptr) {
+    void** const next = static_cast<void**>(*list);
+    free(list);
+    list = next;
+  }
+  void* const again = opaque(malloc(size));
+  const bool recovered = again != nullptr;
+  free(again);
+  return said && others && recovered ? 0 : 1;
+}
+
+// In a child whose address space is limited; sizes from the heap and sizes with mappings.
+void exhaustion() {
+  for (const std::size_t size :
+       {std::size_t{24}, std::size_t{5000}, std::size_t{300'000}}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit limit{.rlim_cur = rlim_t{256} << 20, .rlim_max = rlim_t{256} << 20};
+      setrlimit(RLIMIT_AS, &limit);
+      _exit(use_up(size));
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    expect(status == 0, "memory used up: NULL, ENOMEM, and it goes on", size);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   alignments();
   errors();
   contents();
+  exhaustion();
   threads(argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 64);
   reports();
   return g_broken == 0 ? 0 : 1;

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 RELEASES = ["2.23", "2.26", "2.36", "2.39", "2.43-x86", "2.43-aarch64", "2.44"]
 TUNABLES = ["", "glibc.malloc.hugetlb=1", "glibc.malloc.hugetlb=2",
@@ -42,6 +43,35 @@ def run(command, library=None, release=None, tunables="", cwd=None):
                           timeout=300)
 
 
+def environment_of(library, release):
+    clean = {k: v for k, v in os.environ.items() if k not in ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC")}
+    return {**clean, "LD_PRELOAD": library, "FAULTLINE_MALLOC": release}
+
+
+def redis(library, release, folder):
+    """A server on the library under redis-benchmark, over a socket of its own; '' or what went wrong."""
+    socket = str(pathlib.Path(folder, f"redis-{release}"))
+    server = subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", folder],
+        env=environment_of(library, release), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for _ in range(100):
+            if pathlib.Path(socket).exists() or server.poll() is not None:
+                break
+            time.sleep(0.05)
+        if library not in pathlib.Path(f"/proc/{server.pid}/maps").read_text():
+            return "the library is not in the server"
+        bench = subprocess.run(["redis-benchmark", "-s", socket, "-q", "-n", "3000", "-t", "set,get,lpush,lrange_100"],
+                               capture_output=True, text=True, check=False, timeout=120)
+        if bench.returncode != 0 or bench.stdout.count("requests per second") < 4:
+            return f"redis-benchmark: {bench.stdout[-300:]}{bench.stderr[-300:]}"
+        subprocess.run(["redis-cli", "-s", socket, "shutdown", "nosave"], capture_output=True, check=False, timeout=60)
+        return "" if server.wait(timeout=60) == 0 else f"the server ended with {server.returncode}"
+    finally:
+        server.kill()
+        server.wait()
+
+
 def main(library, conformance):
     wrong = 0
 
@@ -70,6 +100,19 @@ def main(library, conformance):
         for name, command in programs.items():
             if shutil.which(command[0]):
                 compare(name, command, releases=["2.23", "2.36", "2.44"])
+        for release in ("2.23", "2.36", "2.44"):
+            if shutil.which("redis-server") and (problem := redis(library, release, folder)):
+                wrong += 1
+                print(f"redis-server on {release}: {problem}")
+            if shutil.which("stress-ng"):
+                done = run(["stress-ng", "--malloc", "2", "--malloc-ops", "5000", "--malloc-pthreads", "4", "--verify"],
+                           library, release, cwd=folder)
+                if done.returncode != 0 or "unsuccessful" in done.stderr:
+                    wrong += 1
+                    print(f"stress-ng --malloc on {release}: status {done.returncode}\n{done.stderr[-500:]}")
+    absent = [name for name in ("redis-server", "stress-ng") if not shutil.which(name)]
+    if absent:
+        print(f"not run, as they are not installed: {' '.join(absent)}")
     print("programs differ:" if wrong else "all programs run as on their own malloc", wrong or "")
     return 1 if wrong else 0
 
