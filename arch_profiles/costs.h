@@ -59,11 +59,17 @@ enum class Confidence : std::uint8_t {
   X(migrate_page, "one base page moved by compaction, without copying its bytes")        \
   X(compact_scan_page, "one page frame that a scanner of compaction steps over")         \
   X(memory_access, "one user access that hits the caches")                               \
-  X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")
+  X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")                \
+  X(vrange_base, "sys_vrange body without locks: a range node allocated, tree searched") \
+  X(vrange_node, "one volatile range put into, taken from or cut in the tree and list")  \
+  X(signal_delivery,                                                                     \
+    "a signal to a user handler and back: frame, handler call, "                         \
+    "sigreturn")
 
 // Time costs that a profile may leave out; zero then.
-#define FAULTLINE_OPTIONAL_COSTS(X) \
-  X(instruction, "one instruction of user code; if not given: one cycle")
+#define FAULTLINE_OPTIONAL_COSTS(X)                                       \
+  X(instruction, "one instruction of user code; if not given: one cycle") \
+  X(dirty_assist, "hardware sets the accessed or dirty bit of an entry")
 
 // Rates in bytes a second.
 #define FAULTLINE_RATE_COSTS(X)           \

@@ -169,6 +169,9 @@ class ToyThread {
     if (advice == sys::kMadvDontneed) os.drop_pages(start, start + os.pages(length));
     return 0;
   }
+  // As without the patches.
+  SysValue vrange(Addr, std::uint64_t, int, Addr) { return {0, sys::kENOSYS}; }
+  bool set_bus_handler(const BusHandler<ToyThread>&) { return false; }
   SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
                   unsigned flags) {
     const std::uint64_t old_bytes = os.pages(old_length);
