@@ -22,7 +22,6 @@
 
 #include <vector>
 
-#include "sim/check.h"
 #include "sim/engine.h"
 #include "sim/lock_costs.h"
 #include "sim/lock_stats.h"
@@ -100,16 +99,18 @@ class RwSem final : private CpuWatcher {
     if (!quiet()) [[unlikely]]
       released(task);
   }
-  void downgrade_write(Task& task) {
-    task.charge(costs_.atomic);
-    task.sync();
-    disown(task);
-    enter_as_reader(task, task.now());
-    ++stats_->read.acquired;
-    if (!quiet()) [[unlikely]]
-      downgraded(task);
-  }
+  void downgrade_write(Task& task);
 
+  // Nobody is in a reader's way.
+  [[nodiscard]] bool readers_may_enter() const {
+    return writer_ == nullptr && waiters_.empty();
+  }
+  // For who has found that to be so: the books of `n` readers, each in and out again after
+  // `hold`.
+  void count_readers(std::uint64_t n, Duration hold) {
+    stats_->read.acquired += n;
+    stats_->read.held(hold, static_cast<std::int64_t>(n));
+  }
   [[nodiscard]] bool held_for_write_by(const Task& task) const { return writer_ == &task; }
   [[nodiscard]] bool held_for_read_by(const Task& task) const;
   [[nodiscard]] bool is_locked() const { return writer_ != nullptr || !readers_.empty(); }
@@ -133,10 +134,7 @@ class RwSem final : private CpuWatcher {
   [[nodiscard]] bool quiet() const {
     return waiters_.empty() && osq_.empty() && handoff_spinner_ == nullptr;
   }
-  // The fast paths' conditions are the same under both rules.
-  [[nodiscard]] bool readers_may_enter() const {
-    return writer_ == nullptr && waiters_.empty();
-  }
+  // As readers_may_enter(), the fast path's condition is the same under all rules.
   [[nodiscard]] bool is_unlocked() const { return !is_locked() && waiters_.empty(); }
 
   void own(Task& task);
@@ -148,7 +146,6 @@ class RwSem final : private CpuWatcher {
   void down_read_contended(Task& task);
   void down_write_contended(Task& task);
   void released(Task& task);
-  void downgraded(Task& task);
   void mark_wake(Task& waker, Wake type);
   void grant_readers(Task& waker);
   void wake_up(Task& waker, Waiter& waiter);
@@ -204,12 +201,6 @@ inline void RwSem::own(Task& task) {
   write_since_ = task.now();
   owner_ = Owner::kWriter;
   nonspinnable_ = false;
-}
-
-inline void RwSem::disown(Task& task) {
-  FAULTLINE_CHECK_EQ(writer_, &task);
-  stats_->write.held(task.now() - write_since_);
-  writer_ = nullptr;
 }
 
 inline void RwSem::enter_as_reader(Task& task, Time since) {

@@ -83,6 +83,7 @@ class Native {
   SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
                   unsigned flags);
   SysValue sbrk(std::int64_t delta);
+  [[nodiscard]] std::uint64_t monotonic_ns();
   void usleep(std::uint64_t microseconds);
   std::uint64_t random_key();
 

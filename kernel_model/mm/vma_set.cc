@@ -91,14 +91,10 @@ void VmaSet::propagate(Vma* node) {
   }
 }
 
-std::uint64_t VmaSet::gap_below(const Vma& vma) const {
+void VmaSet::update_gap(Vma& vma) {
   const std::uint64_t below = vma.prev_ != nullptr ? vma.prev_->end.v : 0;
   const std::uint64_t begin = start_gap(vma);
-  return begin > below ? begin - below : 0;
-}
-
-void VmaSet::update_gap(Vma& vma) {
-  vma.gap_ = gap_below(vma);
+  vma.gap_ = begin > below ? begin - below : 0;
   propagate(&vma);
 }
 
@@ -138,7 +134,7 @@ void VmaSet::insert(Vma& vma) {
   // In address order the new node is either its successor's left child or its predecessor's
   // right.
   vma.left_ = vma.right_ = nullptr;
-  vma.gap_ = vma.max_gap_ = gap_below(vma);
+  vma.gap_ = vma.max_gap_ = 0;
   if (above != nullptr && above->left_ == nullptr) {
     vma.parent_ = above;
     above->left_ = &vma;
@@ -153,10 +149,8 @@ void VmaSet::insert(Vma& vma) {
   random_ ^= random_ >> 17;
   random_ ^= random_ << 5;
   vma.priority_ = random_;
-  // Both gaps first: then one way up does for both where one node is the other's parent.
-  if (above != nullptr) above->gap_ = gap_below(*above);
-  propagate(vma.parent_);
-  if (above != nullptr && above != vma.parent_) propagate(above);
+  update_gap(vma);
+  if (above != nullptr) update_gap(*above);
   while (vma.parent_ != nullptr && vma.parent_->priority_ < vma.priority_) rotate_up(vma);
   ++size_;
   last_hit_ = &vma;
@@ -166,10 +160,6 @@ void VmaSet::remove(Vma& vma) {
   // Down to where it has one child at most, then out.
   while (vma.left_ != nullptr && vma.right_ != nullptr)
     rotate_up(vma.left_->priority_ > vma.right_->priority_ ? *vma.left_ : *vma.right_);
-  Vma* const above = vma.next_;
-  (vma.prev_ != nullptr ? vma.prev_->next_ : first_) = above;
-  (above != nullptr ? above->prev_ : last_) = vma.prev_;
-  if (above != nullptr) above->gap_ = gap_below(*above);
   Vma* const child = vma.left_ != nullptr ? vma.left_ : vma.right_;
   Vma* const parent = vma.parent_;
   if (child != nullptr) child->parent_ = parent;
@@ -179,7 +169,10 @@ void VmaSet::remove(Vma& vma) {
     (parent->left_ == &vma ? parent->left_ : parent->right_) = child;
     propagate(parent);
   }
-  if (above != nullptr && above != parent) propagate(above);
+  Vma* const above = vma.next_;
+  (vma.prev_ != nullptr ? vma.prev_->next_ : first_) = above;
+  (above != nullptr ? above->prev_ : last_) = vma.prev_;
+  if (above != nullptr) update_gap(*above);
   --size_;
   if (last_hit_ == &vma) last_hit_ = nullptr;
   vma.parent_ = vma.left_ = vma.right_ = vma.prev_ = vma.next_ = nullptr;

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "allocator/platform/model.h"
-#include "allocator/ptmalloc/ptmalloc.h"
 #include "kernel_model/proc/files.h"
 #include "scenarios/run/bind.h"
 #include "scenarios/run/cost_notes.h"
 #include "scenarios/run/execute.h"
 #include "scenarios/run/explain.h"
 #include "scenarios/run/measure.h"
+#include "scenarios/run/with_allocator.h"
 #include "scenarios/workloads/dispatch.h"
 #include "sim/check.h"
 
@@ -52,11 +52,10 @@ void Machine::main_thread(Task& task, workloads::Progress& progress) {
   const Time start = task.now();
   {
     alloc::Model platform(program_, task);
-    const alloc::ReleaseProfile* release = alloc::find_release(spec_.allocator.release);
-    FAULTLINE_CHECK(release != nullptr);
-    alloc::Ptmalloc<alloc::Model> allocator(platform, *release, spec_.allocator.settings);
-    outcome_ = workloads::run(platform, allocator, spec_.workload, progress);
-    keep_proc();
+    with_allocator(platform, spec_.allocator, [&](auto& allocator) {
+      outcome_ = workloads::run(platform, allocator, spec_.workload, progress);
+      keep_proc();
+    });
   }
   elapsed_ = task.now() - start;
   measurement_.end();

@@ -33,6 +33,7 @@ class CountingPlatform {
   int madvise(alloc::Addr, std::uint64_t, int) { return 0; }
   alloc::SysValue mremap(alloc::Addr, std::uint64_t, std::uint64_t, unsigned) { return {}; }
   alloc::SysValue sbrk(std::int64_t) { return {}; }
+  std::uint64_t monotonic_ns() { return 0; }
   void usleep(std::uint64_t) { ++sleeps; }
   std::uint64_t random_key() { return 1; }
   template <typename T>
