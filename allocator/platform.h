@@ -120,6 +120,8 @@ concept Platform = requires(P p, Addr a, std::uint64_t n, unsigned u, int i, Tou
   // so many bytes and answers the old one.  The break is remembered: the kernel is asked
   // where it is only the first time, and sbrk(0) enters it never again.
   { p.sbrk(std::int64_t{}) } -> std::same_as<SysValue>;
+  // clock_gettime(CLOCK_MONOTONIC), which doesn't enter the kernel.
+  { p.monotonic_ns() } -> std::same_as<std::uint64_t>;
   {p.usleep(n)};                                      // microseconds; 0 is a real sleep
   { p.random_key() } -> std::same_as<std::uint64_t>;  // getrandom of 8 bytes, GRND_NONBLOCK
 

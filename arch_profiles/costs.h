@@ -67,15 +67,23 @@ enum class Confidence : std::uint8_t {
     "sigreturn")
 
 // Time costs that a profile may leave out; zero then.
-#define FAULTLINE_OPTIONAL_COSTS(X)                                       \
-  X(instruction, "one instruction of user code; if not given: one cycle") \
-  X(dirty_assist, "hardware sets the accessed or dirty bit of an entry")
+#define FAULTLINE_OPTIONAL_COSTS(X)                                                      \
+  X(instruction, "one instruction of user code; if not given: one cycle")                \
+  X(dirty_assist, "hardware sets the dirty bit of one PTE: a walk with a locked update") \
+  X(virt_exit, "one exit of a guest to its host and back: an IPI sent or taken, HLT")    \
+  X(virt_fault, "added to each page fault of a guest: two-dimensional page walks")       \
+  X(virt_wake, "added when an idle CPU of a guest wakes: its host schedules it")
 
 // Rates in bytes a second.
 #define FAULTLINE_RATE_COSTS(X)           \
   X(clear_rate, "clear_page on one core") \
   X(copy_rate, "copy_page on one core")   \
   X(node_bandwidth, "memory bandwidth of one NUMA node, shared by all that stream")
+
+// Rates that a profile may leave out.
+#define FAULTLINE_OPTIONAL_RATES(X) \
+  X(cached_copy_rate,               \
+    "memcpy of up to 1 MiB that the core's caches hold; if not given: copy_rate")
 
 // "measured", as profiles write it.
 [[nodiscard]] std::string_view confidence_name(Confidence confidence);
@@ -91,6 +99,7 @@ struct Costs {
 #undef X
 #define X(name, text) std::uint64_t name = 0;
   FAULTLINE_RATE_COSTS(X)
+  FAULTLINE_OPTIONAL_RATES(X)
 #undef X
 #define X(name, text) Duration name{};
   FAULTLINE_OPTIONAL_COSTS(X)

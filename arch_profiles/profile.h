@@ -94,8 +94,13 @@ struct TlbLevel {
   std::vector<std::uint64_t> page_sizes;
 };
 
+// What the kernel runs on: the machine itself, or KVM with nested page tables.  The costs
+// of a guest are those of the machine and what virt_exit, virt_fault and virt_wake add.
+enum class Virt : std::uint8_t { kNone, kKvm };
+
 struct Profile {
   std::string name, title, source;
+  Virt virt = Virt::kNone;
   Isa isa = Isa::kX86_64;
   Geometry geometry;
   Layout layout;

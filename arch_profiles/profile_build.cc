@@ -14,6 +14,7 @@ const std::vector<std::string> kIsas = {"x86-64",      "arm64",   "ppc64-hash",
                                         "mips64",      "sparc64", "loongarch64"};
 const std::vector<std::string> kConfidences = {"measured", "published", "derived",
                                                "assumed", "calibration"};
+const std::vector<std::string> kVirts = {"none", "kvm"};
 constexpr int kMaxCpus = 4096, kMaxNodes = 1024;
 
 std::string text_or(const Node& table, std::string_view key, std::string fallback) {
@@ -275,6 +276,21 @@ void read_costs(const Node& table, Profile& profile) {
         Duration::ps(static_cast<std::int64_t>(read(#name, Dimension::kTime)));
   FAULTLINE_OPTIONAL_COSTS(X)
 #undef X
+#define X(name, text) \
+  if (table.find(#name) != nullptr) profile.costs.name = read(#name, Dimension::kRate);
+  FAULTLINE_OPTIONAL_RATES(X)
+#undef X
+}
+
+// A guest's costs.  The initiator of a TLB flush sends an IPI for each receiver; the
+// receivers take theirs and acknowledge at the same time.
+void virtualise(Costs& c) {
+  c.fault_entry_exit += c.virt_fault;
+  c.tlb_flush_broadcast += c.virt_exit * 2;
+  c.tlb_flush_per_cpu += c.virt_exit;
+  c.wakeup += c.virt_exit;
+  c.wakeup_latency += c.virt_exit * 2 + c.virt_wake;
+  c.timer_slack += c.virt_exit * 2 + c.virt_wake;
 }
 
 }  // namespace
@@ -316,6 +332,9 @@ Profile build_profile(const Node& tree, std::string name) {
   if (const Node* tlb = tree.find("tlb"))
     for (const Node& level : as_list(*tlb, "tlb")) p.tlb.push_back(read_tlb(level));
   read_costs(table_of(tree, "costs"), p);
+  if (const Node* virt = tree.find("virt"))
+    p.virt = static_cast<Virt>(as_choice(*virt, "virt", kVirts));
+  if (p.virt != Virt::kNone) virtualise(p.costs);
   return p;
 }
 

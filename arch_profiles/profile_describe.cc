@@ -140,6 +140,11 @@ std::string costs(const Profile& p) {
                                      Dimension::kTime));
   FAULTLINE_OPTIONAL_COSTS(X)
 #undef X
+#define X(name, text)                 \
+  if (p.cost_sources.contains(#name)) \
+    out += cost_line(p, #name, text, format_quantity(p.costs.name, Dimension::kRate));
+  FAULTLINE_OPTIONAL_RATES(X)
+#undef X
 #define X(name, text) \
   out += cost_line(p, #name, text, format_quantity(p.costs.name, Dimension::kRate));
   FAULTLINE_RATE_COSTS(X)

@@ -13,6 +13,7 @@ namespace {
 const std::vector<std::string> kCostNames = {
 #define X(name, text) #name,
     FAULTLINE_TIME_COSTS(X) FAULTLINE_OPTIONAL_COSTS(X) FAULTLINE_RATE_COSTS(X)
+        FAULTLINE_OPTIONAL_RATES(X)
 #undef X
 };
 
@@ -25,7 +26,7 @@ const std::vector<TableKeys>& format() {
   static const std::vector<TableKeys> tables = {
       {"",
        {"abstract", "base", "cpu_frequency", "cpus", "isa", "memory", "node_distance",
-        "node_of_cpu", "nodes", "source", "title", "tlb"}},
+        "node_of_cpu", "nodes", "source", "title", "tlb", "virt"}},
       {"geometry",
        {"contpte_pages", "hugetlb_sizes", "levels", "max_order", "page_size", "pa_bits",
         "thp", "va_bits"}},

@@ -91,7 +91,19 @@ Node resolved_tree(std::string_view name, const Place& asked_at, std::size_t dep
   return tree;
 }
 
-Profile finished(const Node& tree, std::string_view name) {
+// The costs of virtualisation lie under those of the profile.
+void add_virt_costs(Node& tree) {
+  const Node* virt = tree.find("virt");
+  if (virt == nullptr || virt->text != "kvm") return;
+  Node with = resolved_tree("virt-kvm", virt->place);
+  const Node own = std::move(tree);
+  overlay(with, own);
+  with.place = own.place;
+  tree = std::move(with);
+}
+
+Profile finished(Node tree, std::string_view name) {
+  add_virt_costs(tree);
   Profile profile = build_profile(tree, std::string(name));
   check_profile(profile, tree);
   return profile;

@@ -80,6 +80,14 @@ void sys_sched_yield(Task& task, Process& process);
 // access is allowed (the hardware's work is the platform's to charge), else the page fault.
 Signal user_access(Task& task, Process& process, VirtAddr at, Access access);
 
+// How many bytes from `start` on, `length` at most, may be accessed without a fault; they
+// are accessed.  `dirtied`: pages that a write found clean.
+struct AccessRun {
+  std::uint64_t bytes = 0, dirtied = 0;
+};
+AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length,
+                          Access access);
+
 // Accesses at start, start + stride, … below start + length: the same as a loop of
 // user_access, but pages that are already mapped cost nothing to skip.  `failed` is where
 // a signal stopped it.

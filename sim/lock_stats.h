@@ -32,8 +32,8 @@ struct LockStats {
       if (d < wait_min) wait_min = d;
       if (wait_max < d) wait_max = d;
     }
-    void held(Duration d) {
-      hold += d;
+    void held(Duration d, std::int64_t times = 1) {
+      hold += d * times;
       if (d < hold_min) hold_min = d;
       if (hold_max < d) hold_max = d;
     }

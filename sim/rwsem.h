@@ -110,6 +110,16 @@ class RwSem final : private CpuWatcher {
       downgraded(task);
   }
 
+  // Nobody is in a reader's way.
+  [[nodiscard]] bool readers_may_enter() const {
+    return writer_ == nullptr && waiters_.empty();
+  }
+  // For who has found that to be so: the books of `n` readers, each in and out again after
+  // `hold`.
+  void count_readers(std::uint64_t n, Duration hold) {
+    stats_->read.acquired += n;
+    stats_->read.held(hold, static_cast<std::int64_t>(n));
+  }
   [[nodiscard]] bool held_for_write_by(const Task& task) const { return writer_ == &task; }
   [[nodiscard]] bool held_for_read_by(const Task& task) const;
   [[nodiscard]] bool is_locked() const { return writer_ != nullptr || !readers_.empty(); }
@@ -133,10 +143,7 @@ class RwSem final : private CpuWatcher {
   [[nodiscard]] bool quiet() const {
     return waiters_.empty() && osq_.empty() && handoff_spinner_ == nullptr;
   }
-  // The fast paths' conditions are the same under both rules.
-  [[nodiscard]] bool readers_may_enter() const {
-    return writer_ == nullptr && waiters_.empty();
-  }
+  // As readers_may_enter(), the fast path's condition is the same under all rules.
   [[nodiscard]] bool is_unlocked() const { return !is_locked() && waiters_.empty(); }
 
   void own(Task& task);

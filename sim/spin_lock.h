@@ -45,6 +45,11 @@ class SpinLock {
       owner_ = nullptr;
     task.preempt_enable();
   }
+  // For who has found it free: the books of `n` holders, each for `hold`.
+  void count_holders(std::uint64_t n, Duration hold) {
+    stats_->write.acquired += n;
+    stats_->write.held(hold, static_cast<std::int64_t>(n));
+  }
   [[nodiscard]] bool is_locked() const { return owner_ != nullptr; }
   [[nodiscard]] const Task* owner() const { return owner_; }
 

@@ -73,9 +73,18 @@ ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options
     ps_per_instruction_ = static_cast<std::uint64_t>(given) << 16;
   else if (profile.cpu_hz != 0)
     ps_per_instruction_ = (kPsPerSecond << 16) / profile.cpu_hz;
-  process.on_discard = [this](kernel::Range r) { window_.discard(r.start.v, r.end.v); };
+  process.on_discard = [this](kernel::Range r) {
+    if (!echoes_.empty()) echoes_.before_discard(r.start.v, r.end.v);
+    window_.discard(r.start.v, r.end.v);
+  };
   process.on_move = [this](kernel::VirtAddr from, kernel::VirtAddr to,
-                           std::uint64_t bytes) { window_.move(from.v, to.v, bytes); };
+                           std::uint64_t bytes) {
+    if (!echoes_.empty()) {
+      echoes_.before_move(from.v, from.v + bytes);
+      echoes_.before_discard(to.v, to.v + bytes);
+    }
+    window_.move(from.v, to.v, bytes);
+  };
 }
 
 ModelProcess::~ModelProcess() {
@@ -138,6 +147,13 @@ SysValue Model::sbrk(std::int64_t delta) {
   here = kernel::sys_brk(task_, process_.process_, {wanted}).v;
   if (here < wanted) return {0, sys::kENOMEM};
   return {old, 0};
+}
+
+std::uint64_t Model::monotonic_ns() {
+  constexpr std::uint64_t kInstructions = 60;  // of the vDSO
+  cycles(kInstructions);
+  flush();
+  return static_cast<std::uint64_t>(task_.now().since_start().count_ps()) / 1000;
 }
 
 void Model::usleep(std::uint64_t microseconds) {

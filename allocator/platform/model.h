@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "allocator/platform.h"
+#include "allocator/platform/echoes.h"
 #include "allocator/platform/model_lock.h"
 #include "allocator/platform/window.h"
 #include "kernel_model/kernel.h"
@@ -92,6 +93,7 @@ class ModelProcess {
   ModelOptions options_;
   PlatformFacts facts_;
   Window window_;
+  Echoes echoes_{window_};
   std::array<PieceEntry, kPieceEntries> pieces_{};
   Addr break_ = 0;  // libc's __curbrk: 0 until the kernel was asked
   bool multi_threaded_ = false;
@@ -153,6 +155,7 @@ class Model {
     return true;
   }
   SysValue sbrk(std::int64_t delta);
+  [[nodiscard]] std::uint64_t monotonic_ns();
   void usleep(std::uint64_t microseconds);
   std::uint64_t random_key();
 
@@ -246,6 +249,11 @@ class Model {
     task_.sync();
   }
   void charge_bytes(std::uint64_t n, std::uint64_t rate);
+  void access_all(Addr start, std::uint64_t n, kernel::Access access);
+  [[nodiscard]] std::uint64_t accessible(Addr start, std::uint64_t n,
+                                         kernel::Access access);
+  void copy_bytes(Addr to, Addr from, std::uint64_t n);
+  void copy_large(Addr to, Addr from, std::uint64_t n);
   [[nodiscard]] static std::uint64_t room_in_piece(Addr at) {
     return Window::kPiece - (at & (Window::kPiece - 1));
   }

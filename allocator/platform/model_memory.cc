@@ -68,6 +68,12 @@ void Model::access(Addr at, kernel::Access access) {
 void Model::admit(Addr at, kernel::Access access) {
   this->access(at, access);
   const bool writable = access == kernel::Access::kWrite || (at & kStorageBit) != 0;
+  if (Echoes& echoes = process_.echoes_; !echoes.empty()) {
+    if (writable)
+      echoes.before_write(at);
+    else
+      echoes.before_read(at);
+  }
   entry(at) = {piece(at) << 1 | (writable ? 1 : 0), generation(),
                process_.window_.back(at)};
 }
@@ -92,8 +98,8 @@ void Model::touch(Addr start, std::uint64_t length, Touch kind) {
 }
 
 void Model::charge_bytes(std::uint64_t n, std::uint64_t rate) {
-  constexpr std::uint64_t kPsPerSecond =
-      1'000'000'000'000;  // n is a piece at most: no overflow
+  __extension__ using Wide = unsigned __int128;
+  constexpr Wide kPsPerSecond = 1'000'000'000'000;
   if (rate != 0)
     task_.charge(Duration::ps(static_cast<std::int64_t>(n * kPsPerSecond / rate)));
 }
@@ -104,7 +110,7 @@ void Model::set(Addr to, std::uint8_t byte, std::uint64_t n) {
   while (n != 0) {
     const std::uint64_t part = std::min(n, room_in_piece(to));
     access(to, kernel::Access::kWrite);
-    if (byte != 0 || process_.window_.backed(to)) {
+    if (byte != 0 || process_.window_.backed(to) || !process_.echoes_.empty()) {
       admit(to, kernel::Access::kWrite);
       std::memset(process_.window_.host(to), byte, part);
     }
@@ -114,26 +120,84 @@ void Model::set(Addr to, std::uint8_t byte, std::uint64_t n) {
   }
 }
 
+// Small copies are made.  Of a large one the pages are accessed and the time is taken, and
+// the whole pieces become an echo of the source.
 void Model::copy(Addr to, Addr from, std::uint64_t n) {
+  constexpr std::uint64_t kLarge = 8 * Window::kPiece;
+  constexpr std::uint64_t kCached = std::uint64_t{1} << 20;
   flush();
-  while (n != 0) {
-    const std::uint64_t part = std::min({n, room_in_piece(to), room_in_piece(from)});
-    access(from, kernel::Access::kRead);
-    const bool zeros = !process_.window_.backed(from);
-    if (zeros) {
-      set(to, 0, part);
-    } else {
-      // The store may fault and let others run, so that the source has to be looked at
-      // again.
-      access(to, kernel::Access::kWrite);
-      admit(from, kernel::Access::kRead);
-      admit(to, kernel::Access::kWrite);
-      std::memcpy(process_.window_.host(to), process_.window_.host(from), part);
-      charge_bytes(part, process_.process_.kernel().profile().costs.copy_rate);
+  const arch::Costs& costs = process_.process_.kernel().profile().costs;
+  const bool cached = costs.cached_copy_rate != 0 && n <= kCached;
+  const std::uint64_t rate = cached ? costs.cached_copy_rate : costs.copy_rate;
+  const bool apart = to + n <= from || from + n <= to;
+  const bool user = ((to | from) & kStorageBit) == 0;
+  if (n >= kLarge && apart && user) {
+    copy_large(to, from, n);
+    charge_bytes(n, rate);
+    return;
+  }
+  for (std::uint64_t done = 0; done < n;) {
+    const std::uint64_t part =
+        std::min({n - done, room_in_piece(to + done), room_in_piece(from + done)});
+    copy_bytes(to + done, from + done, part);
+    charge_bytes(part, rate);
+    done += part;
+  }
+}
+
+// Within one piece each.  The store may fault and let others run, so that the source has to
+// be looked at again.
+void Model::copy_bytes(Addr to, Addr from, std::uint64_t n) {
+  access(from, kernel::Access::kRead);
+  access(to, kernel::Access::kWrite);
+  admit(from, kernel::Access::kRead);
+  admit(to, kernel::Access::kWrite);
+  std::memcpy(process_.window_.host(to), process_.window_.host(from), n);
+}
+
+void Model::access_all(Addr start, std::uint64_t n, kernel::Access access) {
+  const std::uint64_t page = facts().page_size;
+  const Addr first = start & ~(page - 1);
+  const kernel::Signal signal = kernel::user_touch(task_, process_.process_, {first},
+                                                   start + n - first, page, access);
+  if (signal != kernel::Signal::kNone) killed(signal, start, access);
+}
+
+std::uint64_t Model::accessible(Addr start, std::uint64_t n, kernel::Access access) {
+  return kernel::user_access_run(process_.process_, {start}, n, access).bytes;
+}
+
+// What was lost again while other pages came in is accessed once more.
+void Model::copy_large(Addr to, Addr from, std::uint64_t n) {
+  const auto real = [&](std::uint64_t begin, std::uint64_t end) {
+    while (begin < end) {
+      const std::uint64_t part =
+          std::min({end - begin, room_in_piece(to + begin), room_in_piece(from + begin)});
+      copy_bytes(to + begin, from + begin, part);
+      begin += part;
     }
-    to += part;
-    from += part;
-    n -= part;
+  };
+  access_all(from, n, kernel::Access::kRead);
+  access_all(to, n, kernel::Access::kWrite);
+  for (std::uint64_t done = 0; done < n;) {
+    std::uint64_t part = accessible(from + done, n - done, kernel::Access::kRead);
+    part = std::min(part, accessible(to + done, n - done, kernel::Access::kWrite));
+    if (part == 0) {
+      access(from + done, kernel::Access::kRead);
+      access(to + done, kernel::Access::kWrite);
+      continue;
+    }
+    const Addr first = (to + done + Window::kPiece - 1) & ~(Window::kPiece - 1);
+    const Addr last = (to + done + part) & ~(Window::kPiece - 1);
+    if (first < last) {
+      real(done, first - to);
+      if (process_.echoes_.copy(first, last, from + (first - to)))
+        ++process_.process_.access_generation;
+      real(last - to, done + part);
+    } else {
+      real(done, done + part);
+    }
+    done += part;
   }
 }
 

@@ -152,6 +152,14 @@ SysValue Native::sbrk(std::int64_t delta) {
   return {std::bit_cast<Addr>(old), 0};
 }
 
+std::uint64_t Native::monotonic_ns() {
+  constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * kNsPerSecond +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
 void Native::usleep(std::uint64_t microseconds) {
   const KeepErrno keep;
   timespec t{};

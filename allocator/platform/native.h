@@ -86,6 +86,7 @@ class Native {
   SysValue vrange(Addr, std::uint64_t, int, Addr) { return {0, sys::kENOSYS}; }
   bool set_bus_handler(const BusHandler<Native>&) { return false; }
   SysValue sbrk(std::int64_t delta);
+  [[nodiscard]] std::uint64_t monotonic_ns();
   void usleep(std::uint64_t microseconds);
   std::uint64_t random_key();
 

@@ -130,6 +130,7 @@ class Recording {
   }
 
   [[nodiscard]] const PlatformFacts& facts() const { return p_.facts(); }
+  [[nodiscard]] std::uint64_t monotonic_ns() { return p_.monotonic_ns(); }
   void usleep(std::uint64_t us) { p_.usleep(us); }
   template <typename T>
   [[nodiscard]] T load(Addr at) const {

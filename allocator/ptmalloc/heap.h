@@ -134,7 +134,8 @@ void Ptmalloc<P>::heap_trim(const Arena<P>& av) {
   const Addr heap = drop_empty_heaps(av);
   const Addr top = av.top();
   const std::uint64_t size = av.m.size(top);
-  if (size < p.atomic_load(at(Shared::kTrimThreshold))) return;
+  if (!release_.heap_trim_always && size < p.atomic_load(at(Shared::kTrimThreshold)))
+    return;
   const std::uint64_t keep = kMinSize + 1 + settings_.top_pad;
   if (size <= keep) return;
   const std::uint64_t extra = align_down(size - keep, unit_of(p, heap));

@@ -54,6 +54,16 @@ constexpr ReleaseProfile make_2_23() {
   return r;
 }
 
+// Model: arenas are let go as in 2.23, which counts their threads; 2.21 never lets one go
+// while a thread of it lives.
+constexpr ReleaseProfile make_2_21() {
+  ReleaseProfile r = make_2_23();
+  r.name = "2.21";
+  r.title = "glibc 2.21 (2015), the last whose thread heaps are trimmed at every free";
+  r.heap_trim_always = true;
+  return r;
+}
+
 constexpr ReleaseProfile make_2_26() {
   ReleaseProfile r = make_2_23();
   r.name = "2.26";
@@ -149,9 +159,9 @@ constexpr ReleaseProfile make_2_44() {
   return r;
 }
 
-constexpr std::array kReleases = {make_2_23(),         make_2_26(), make_rfc_2021(),
-                                  make_2_36(),         make_2_39(), make_2_43(),
-                                  make_2_43_aarch64(), make_2_44()};
+constexpr std::array kReleases = {make_2_21(),     make_2_23(),         make_2_26(),
+                                  make_rfc_2021(), make_2_36(),         make_2_39(),
+                                  make_2_43(),     make_2_43_aarch64(), make_2_44()};
 
 }  // namespace
 

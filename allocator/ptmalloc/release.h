@@ -82,7 +82,8 @@ struct ReleaseProfile {
 
   std::uint64_t malloc_state_bytes = 2200;
   std::uint64_t heap_info_bytes = 48;
-  bool heaps_noreserve = false;  // MAP_NORESERVE on the reservation of a heap (to 2.36)
+  bool heap_trim_always = false;  // whatever trim_threshold says (to 2.21, BZ 17195)
+  bool heaps_noreserve = false;   // MAP_NORESERVE on the reservation of a heap (to 2.36)
   ArenaLimit arena_limit = ArenaLimit::kEightPerCpu;
   MmapFallback mmap_fallback = MmapFallback::kAtLeastMiB;
 

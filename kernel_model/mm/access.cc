@@ -29,9 +29,80 @@ Signal user_access(Task& task, Process& process, VirtAddr at, Access access) {
   return Signal::kNone;
 }
 
+// Neighbouring pages have equal entries most of the time: what hardware does to the first
+// of them it does to all.
+AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length,
+                          Access access) {
+  PageTables& pages = process.mm().pages();
+  const VirtAddr end = start + length;
+  const std::uint64_t page = pages.geometry().page_size();
+  AccessRun run;
+  VirtAddr at = start;
+  while (at < end) {
+    const Pte before = pages.tree().leaf_at(at);
+    if (!pages.hw_access(at, access)) break;
+    const bool clean = access == Access::kWrite && !before.has(Pte::kDirty);
+    if (clean) ++run.dirtied;
+    Table* const table = pages.tree().find_pte_table(at);
+    if (table == nullptr) {
+      at = pages.pmd_range(at).end;
+      continue;
+    }
+    const LevelShape& shape = pages.tree().shape(table->level);
+    const VirtAddr page_start{at.v & ~(page - 1)};
+    const std::uint64_t first = shape.index(at);
+    const std::uint64_t stop =
+        std::min(first + ((end - page_start + page - 1) >> shape.shift), shape.entries());
+    const Pte after = table->entry[first];
+    std::uint64_t i = first + 1;
+    for (; i < stop; ++i) {
+      Pte& entry = table->entry[i];
+      if (entry.same_bits(after)) continue;
+      if (!entry.same_bits(before)) break;
+      entry = entry.with_bits_of(after);
+      if (clean) ++run.dirtied;
+    }
+    at = page_start + ((i - first) << shape.shift);
+  }
+  run.bytes = std::min(at, end) - start;
+  return run;
+}
+
+namespace {
+
+constexpr std::uint64_t kLongTouch = 8;  // pages
+
+// user_touch of every page: what is mapped is passed in runs.
+Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Access access) {
+  PageTables& pages = process.mm().pages();
+  const std::uint64_t page = pages.geometry().page_size();
+  while (at < end) {
+    const AccessRun run = user_access_run(process, at, end - at, access);
+    if (run.dirtied != 0)
+      task.charge(pages.costs().dirty_assist * static_cast<std::int64_t>(run.dirtied));
+    at = at + (run.bytes + page - 1) / page * page;
+    if (at >= end) break;
+    if (access == Access::kWrite && end - at >= kLongTouch * page) {
+      task.sync();
+      const VirtAddr here{at.v & ~(page - 1)}, last{(end.v + page - 1) & ~(page - 1)};
+      const std::uint64_t done = anon_fault_run(task, process, here, last);
+      at = here + done * page;
+      if (done != 0) continue;
+    }
+    const Signal signal = user_access(task, process, at, access);
+    if (signal != Signal::kNone) return signal;
+    at = at + page;
+  }
+  return Signal::kNone;
+}
+
+}  // namespace
+
 Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t length,
                   std::uint64_t stride, Access access, VirtAddr* failed) {
   PageTables& pages = process.mm().pages();
+  if (stride == pages.geometry().page_size())
+    return touch_pages(task, process, start, start + length, access);
   const std::uint64_t pmd_size = pages.geometry().pmd_size();
   const VirtAddr end = start + length;
   VirtAddr at = start;

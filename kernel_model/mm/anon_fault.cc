@@ -18,7 +18,6 @@
 namespace faultline::kernel {
 namespace {
 
-constexpr Centre kDoAnonymousPage{"do_anonymous_page", true};
 constexpr Centre kDoWpPage{"do_wp_page", true};
 
 // alloc_zeroed_user_highpage_movable(), alloc_page_vma(): a base page of the task's node,

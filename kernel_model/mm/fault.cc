@@ -13,9 +13,6 @@
 namespace faultline::kernel {
 namespace {
 
-constexpr Centre kHandleMmFault{"handle_mm_fault", true};
-constexpr Centre kHandleMmFaultInner{"__handle_mm_fault", true};
-
 // Stands at a node of the attribution tree while it lives; as Scope, with the node known
 // already.
 class StandAt {

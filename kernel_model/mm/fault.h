@@ -17,4 +17,11 @@ class Process;
 // handles the fault, charges it all.  Called when PageTables::accessible is false.
 Signal do_user_page_fault(Task& task, Process& process, VirtAddr at, Access access);
 
+// Write faults of [at, end), one after the other, as far as nothing can come between: fresh
+// anonymous base pages under one page table that exists, plenty of memory, locks that
+// nobody holds or awaits.  Answers how many pages are mapped now; 0: an ordinary fault must
+// do it. Precondition: `at` and `end` are page boundaries, and the first page is not
+// mapped.
+std::uint64_t anon_fault_run(Task& task, Process& process, VirtAddr at, VirtAddr end);
+
 }  // namespace faultline::kernel

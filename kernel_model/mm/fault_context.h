@@ -16,6 +16,10 @@
 
 namespace faultline::kernel {
 
+inline constexpr Centre kHandleMmFault{"handle_mm_fault", true},
+    kHandleMmFaultInner{"__handle_mm_fault", true},
+    kDoAnonymousPage{"do_anonymous_page", true};
+
 enum class FaultResult : std::uint8_t {
   kDone,      // 0: the access is repeated (and may fault again)
   kFallback,  // VM_FAULT_FALLBACK: the huge path gives over to base pages

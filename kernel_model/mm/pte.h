@@ -73,6 +73,15 @@ class Pte {
     constexpr std::uint64_t kFlags = (std::uint64_t{1} << kPfnShift) - 1;
     return (raw_ ^ other.raw_) & (~kFlags | kPresent | kZero | kFile | kHugetlb);
   }
+  // The same kind of entry with the same bits, of whatever page.
+  [[nodiscard]] constexpr bool same_bits(Pte other) const {
+    return ((raw_ ^ other.raw_) << kPfnShift) == 0;
+  }
+  // Of this entry's page, with the bits of `other`.
+  [[nodiscard]] constexpr Pte with_bits_of(Pte other) const {
+    constexpr std::uint64_t kFlags = (std::uint64_t{1} << kPfnShift) - 1;
+    return Pte{(raw_ & ~kFlags) | (other.raw_ & kFlags)};
+  }
   [[nodiscard]] constexpr bool has_all(std::uint64_t bits) const {
     return (raw_ & bits) == bits;
   }

@@ -14,6 +14,7 @@ struct AllocatorDecl {
   std::string_view name;
   std::vector<std::string> releases;
   std::string default_release;
+  std::string_view settings_key;  // what its settings are written under
 };
 
 [[nodiscard]] const std::vector<AllocatorDecl>& all_allocators();

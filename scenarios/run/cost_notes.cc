@@ -34,6 +34,11 @@ std::vector<CostNote> cost_notes(const arch::Profile& profile) {
                        Dimension::kTime));
   FAULTLINE_OPTIONAL_COSTS(X)
 #undef X
+#define X(name, text)                       \
+  if (profile.cost_sources.contains(#name)) \
+    all.push_back(note(profile, #name, profile.costs.name, Dimension::kRate));
+  FAULTLINE_OPTIONAL_RATES(X)
+#undef X
 #define X(name, text) \
   all.push_back(note(profile, #name, profile.costs.name, Dimension::kRate));
   FAULTLINE_RATE_COSTS(X)

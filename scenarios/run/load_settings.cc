@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "allocator/jemalloc/conf.h"
 #include "allocator/ptmalloc/tunables.h"
 #include "arch_profiles/profile_loader.h"
 #include "kernel_model/presets/presets.h"
@@ -70,6 +71,15 @@ alloc::Settings read_tunables(const Node& node, const std::string& release) {
   std::string hint = "write \"glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0\"";
   if (!read.unknown.empty()) hint = did_you_mean(read.unknown, read.accepted);
   throw InputError({node.place, "allocator.tunables", "allocator.tunables: " + read.problem,
+                    std::move(hint), std::move(read.accepted)});
+}
+
+alloc::je::Settings read_conf(const Node& node) {
+  alloc::je::ConfResult read = alloc::je::parse_conf(as_text(node, "allocator.conf"));
+  if (read.problem.empty()) return read.settings;
+  std::string hint = "write \"lg_dirty_mult:3,purge:dontneed\"";
+  if (!read.unknown.empty()) hint = did_you_mean(read.unknown, read.accepted);
+  throw InputError({node.place, "allocator.conf", "allocator.conf: " + read.problem,
                     std::move(hint), std::move(read.accepted)});
 }
 
@@ -215,11 +225,12 @@ AllocatorSpec read_allocator(const Node& settings) {
   const Node* node = settings.find("allocator");
   if (node == nullptr) return spec;
   const Node& table = as_table(*node, "allocator");
-  check_keys(table, "[allocator]", std::vector<std::string>{"name", "release", "tunables"});
   std::size_t index = 0;
   if (const Node* name = table.find("name"))
     index = as_choice(*name, "allocator.name", allocator_names(), "allocator");
   const AllocatorDecl& decl = all_allocators()[index];
+  check_keys(table, "[allocator]",
+             std::vector<std::string>{"name", "release", std::string(decl.settings_key)});
   spec.name = decl.name;
   spec.release = decl.default_release;
   if (const Node* release = table.find("release"))
@@ -227,6 +238,7 @@ AllocatorSpec read_allocator(const Node& settings) {
                                            "release of " + spec.name)];
   if (const Node* tunables = table.find("tunables"))
     spec.settings = read_tunables(*tunables, spec.release);
+  if (const Node* conf = table.find("conf")) spec.jemalloc = read_conf(*conf);
   return spec;
 }
 

@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "allocator/platform/native.h"
-#include "allocator/ptmalloc/ptmalloc.h"
+#include "scenarios/run/with_allocator.h"
 #include "scenarios/workloads/dispatch.h"
-#include "sim/check.h"
 
 namespace faultline::scenario {
 namespace {
@@ -70,17 +69,14 @@ void send(int pipe, const void* data, std::size_t bytes) {
 }
 
 [[noreturn]] void child(const RunSpec& spec, int pipe) {
-  const alloc::ReleaseProfile* release = alloc::find_release(spec.allocator.release);
-  FAULTLINE_CHECK(release != nullptr);
   const auto process = std::make_unique<alloc::NativeProcess>();
   workloads::Progress progress;
   workloads::Outcome outcome;
   alloc::Native platform(*process);
   const Snapshot start = Snapshot::now();
-  {
-    alloc::Ptmalloc<alloc::Native> allocator(platform, *release, spec.allocator.settings);
+  with_allocator(platform, spec.allocator, [&](auto& allocator) {
     outcome = workloads::run(platform, allocator, spec.workload, progress);
-  }
+  });
   const Measured measured = difference(start, Snapshot::now());
   send(pipe, &measured, sizeof measured);
   std::string text = outcome.failure + "\n";

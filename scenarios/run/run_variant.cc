@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "allocator/platform/model.h"
-#include "allocator/ptmalloc/ptmalloc.h"
 #include "kernel_model/proc/files.h"
 #include "scenarios/run/bind.h"
 #include "scenarios/run/cost_notes.h"
@@ -16,6 +15,7 @@
 #include "scenarios/run/explain.h"
 #include "scenarios/run/hog.h"
 #include "scenarios/run/measure.h"
+#include "scenarios/run/with_allocator.h"
 #include "scenarios/workloads/dispatch.h"
 #include "sim/check.h"
 
@@ -96,14 +96,13 @@ void Machine::end(Task& task, Program& program) {
 void Machine::main_thread(Task& task, Program& program, workloads::Progress& progress) {
   {
     alloc::Model platform(program.model, task);
-    const alloc::ReleaseProfile* release = alloc::find_release(spec_.allocator.release);
-    FAULTLINE_CHECK(release != nullptr);
-    alloc::Ptmalloc<alloc::Model> allocator(platform, *release, spec_.allocator.settings);
-    const workloads::Outcome outcome =
-        workloads::run(platform, allocator, spec_.workload, progress);
-    for (const auto& [name, count] : outcome.counts) outcome_.counts[name] += count;
-    if (outcome_.failure.empty()) outcome_.failure = outcome.failure;
-    end(task, program);
+    with_allocator(platform, spec_.allocator, [&](auto& allocator) {
+      const workloads::Outcome outcome =
+          workloads::run(platform, allocator, spec_.workload, progress);
+      for (const auto& [name, count] : outcome.counts) outcome_.counts[name] += count;
+      if (outcome_.failure.empty()) outcome_.failure = outcome.failure;
+      end(task, program);
+    });
   }
   elapsed_ = std::max(elapsed_, task.now() - started_);
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "allocator/jemalloc/settings.h"
 #include "allocator/ptmalloc/settings.h"
 #include "arch_profiles/profile.h"
 #include "kernel_model/config.h"
@@ -25,7 +26,8 @@ namespace faultline::scenario {
 struct AllocatorSpec {
   std::string name = "ptmalloc";
   std::string release = "2.26";
-  alloc::Settings settings;  // from tunables = "glibc.malloc.arena_max=2:…"
+  alloc::Settings settings;  // ptmalloc's, from tunables = "glibc.malloc.arena_max=2:…"
+  alloc::je::Settings jemalloc;  // from conf = "lg_dirty_mult:3,purge:vrange"
 };
 
 // A number that somebody published about one variant.

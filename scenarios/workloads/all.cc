@@ -19,6 +19,39 @@ constexpr ParamDecl kMallocstress[] = {
     {"maxptrs", ParamType::kCount, 50, 1, 1000, "most blocks in one round (MAXPTRS)"},
 };
 
+constexpr std::string_view kMmapUse[] = {"allocator", "always", "never"};
+constexpr std::string_view kNoYes[] = {"no", "yes"};
+constexpr std::string_view kYesNo[] = {"yes", "no"};
+constexpr std::string_view kSearch[] = {"binary", "linear"};
+constexpr std::string_view kRandom[] = {"constant", "works"};
+constexpr ParamDecl kEbizzy[] = {
+    {"threads", ParamType::kCount, 0, 0, 4096, "-t; 0: two a CPU"},
+    {"seconds", ParamType::kCount, 10, 1, 100'000, "-S: how long it runs"},
+    {"chunks", ParamType::kCount, 10, 1, 1'000'000, "-n: chunks of records"},
+    {"chunk_size", ParamType::kBytes, 524'288, 8, std::int64_t{1} << 40,
+     "-s: bytes of a chunk, 8 a record"},
+    {"mmap", ParamType::kChoice, 0, 0, 0,
+     "always: -m, mmap and munmap for each block; never: -M, mallopt(M_MMAP_MAX, 0)",
+     kMmapUse},
+    {"permissions", ParamType::kChoice, 0, 0, 0, "-p: every second chunk becomes read-only",
+     kNoYes},
+    {"page_padding", ParamType::kChoice, 0, 0, 0,
+     "-P: a page is allocated between chunks and freed", kNoYes},
+    {"random_size", ParamType::kChoice, 0, 0, 0, "-R: copy a random part of the chunk",
+     kNoYes},
+    {"touch_only", ParamType::kChoice, 0, 0, 0,
+     "-T: write a byte a page instead of copying and searching", kNoYes},
+    {"lib_memcpy", ParamType::kChoice, 0, 0, 0, "no: -l, the program's own loop", kYesNo},
+    {"search", ParamType::kChoice, 0, 0, 0, "linear: -z", kSearch},
+    {"random", ParamType::kChoice, 0, 0, 0,
+     "constant: the program's own defect, always the same chunk and key; works: as meant",
+     kRandom},
+};
+constexpr CountDecl kEbizzyCounts[] = {
+    {"records", "chunks copied, searched and freed"},
+    {"records-per-s", "of all threads together, what the program prints"},
+};
+
 // libstdc++ 12 gives reserve(10'000'000) the first prime of its table that is as large.
 constexpr ParamDecl kHugepages[] = {
     {"elements", ParamType::kCount, 10'000'000, 1, std::int64_t{1} << 40,
@@ -64,6 +97,9 @@ constexpr CountDecl kMallocstressCounts[] = {
 constexpr CountDecl kTouchCounts[] = {{"touches", "bytes touched"}};
 
 constexpr WorkloadDecl kAll[] = {
+    {"ebizzy",
+     "ebizzy 0.3: threads copy a chunk of records into a fresh block, search it, free it",
+     true, kEbizzy, kEbizzyCounts},
     {"hugepages",
      "fill a std::unordered_map and destroy it: the test program of glibc's huge page "
      "series",

@@ -3,6 +3,7 @@
 // From a workload's name to its code, for any platform and allocator.
 #pragma once
 
+#include "scenarios/workloads/ebizzy.h"
 #include "scenarios/workloads/hugepages.h"
 #include "scenarios/workloads/mallocstress.h"
 #include "scenarios/workloads/ops.h"
@@ -15,6 +16,7 @@ namespace faultline::workloads {
 template <alloc::ThreadedPlatform P, typename Allocator>
 Outcome run(P& p, Allocator& allocator, const Params& params, Progress& progress) {
   const std::string_view name = params.decl().name;
+  if (name == "ebizzy") return ebizzy(p, allocator, params, progress);
   if (name == "hugepages") return hugepages(p, allocator, params, progress);
   if (name == "mallocstress") return mallocstress(p, allocator, params, progress);
   if (name == "ops") return ops(p, allocator, params);

@@ -208,6 +208,8 @@ class ToyThread {
     os.brk_ = now;
     return {old, 0};
   }
+  std::uint64_t now_ns = 0;  // the test moves it
+  std::uint64_t monotonic_ns() { return now_ns; }
   void usleep(std::uint64_t) {}
   std::uint64_t random_key() { return 0x0123'4567'89ab'cdef; }
 

@@ -37,6 +37,7 @@ class CountingPlatform {
   bool set_bus_handler(const alloc::BusHandler<CountingPlatform>&) { return false; }
   alloc::SysValue mremap(alloc::Addr, std::uint64_t, std::uint64_t, unsigned) { return {}; }
   alloc::SysValue sbrk(std::int64_t) { return {}; }
+  std::uint64_t monotonic_ns() { return 0; }
   void usleep(std::uint64_t) { ++sleeps; }
   std::uint64_t random_key() { return 1; }
   template <typename T>

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options as the library takes them.  Nothing here allocates or throws: it runs inside
+// the first call of malloc.
+#include "allocator/jemalloc/conf.h"
+
+#include <charconv>
+
+#include "allocator/jemalloc/conf_table.h"
+#include "allocator/ptmalloc/cut.h"
+
+namespace faultline::alloc::je {
+namespace {
+
+constexpr std::string_view kBool[] = {"false", "true"};
+constexpr std::string_view kPurge[] = {"dontneed", "free", "vrange", "none"};
+constexpr std::string_view kRule[] = {"ratio", "decay"};
+constexpr std::int64_t kMaxMs = INT64_MAX / 1'000'000;
+
+// A decay time means the decay rule.
+void decay(Settings& s) {
+  s.rule = PurgeRule::kDecay;
+}
+
+// lg_chunk: what holds a header and one page behind it, with pages of 64 KiB; sizes of
+// blocks must fit into it.
+constexpr Option kOptions[] = {
+    {"dirty_decay_ms",
+     -1,
+     kMaxMs,
+     {},
+     [](Settings& s, std::int64_t v) {
+       s.dirty_decay_ms = v;
+       decay(s);
+     }},
+    {"lg_chunk",
+     20,
+     30,
+     {},
+     [](Settings& s, std::int64_t v) { s.lg_chunk = static_cast<unsigned>(v); }},
+    {"lg_dirty_mult",
+     -1,
+     31,
+     {},
+     [](Settings& s, std::int64_t v) { s.lg_dirty_mult = static_cast<int>(v); }},
+    {"lg_tcache_max",
+     12,
+     20,
+     {},
+     [](Settings& s, std::int64_t v) { s.lg_tcache_max = static_cast<unsigned>(v); }},
+    {"munmap", 0, 0, kBool, [](Settings& s, std::int64_t v) { s.munmap = v != 0; }},
+    {"muzzy_decay_ms",
+     -1,
+     kMaxMs,
+     {},
+     [](Settings& s, std::int64_t v) {
+       s.muzzy_decay_ms = v;
+       decay(s);
+     }},
+    {"narenas",
+     1,
+     4096,
+     {},
+     [](Settings& s, std::int64_t v) { s.narenas = static_cast<unsigned>(v); }},
+    {"purge", 0, 0, kPurge,
+     [](Settings& s, std::int64_t v) { s.purge = static_cast<Purge>(v); }},
+    {"purge_rule", 0, 0, kRule,
+     [](Settings& s, std::int64_t v) { s.rule = static_cast<PurgeRule>(v); }},
+    {"tcache", 0, 0, kBool, [](Settings& s, std::int64_t v) { s.tcache = v != 0; }},
+};
+
+}  // namespace
+
+std::span<const Option> options() {
+  return kOptions;
+}
+
+const Option* find_option(std::string_view name) {
+  for (const Option& o : options())
+    if (o.name == name) return &o;
+  return nullptr;
+}
+
+std::optional<std::int64_t> option_value(const Option& option, std::string_view text) {
+  for (std::size_t i = 0; i < option.words.size(); ++i)
+    if (option.words[i] == text) return static_cast<std::int64_t>(i);
+  if (!option.words.empty()) return std::nullopt;
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || value < option.min || value > option.max)
+    return std::nullopt;
+  return value;
+}
+
+ConfPair next_pair(std::string_view& text) {
+  const std::size_t comma = text.find(',');
+  const std::string_view pair = cut(text, 0, comma);
+  text = comma == std::string_view::npos ? std::string_view{} : cut(text, comma + 1);
+  const std::size_t colon = pair.find(':');
+  if (colon == std::string_view::npos) return {pair, {}, false};
+  return {cut(pair, 0, colon), cut(pair, colon + 1), true};
+}
+
+void apply_conf(std::string_view text, Settings& settings) {
+  while (!text.empty()) {
+    const ConfPair pair = next_pair(text);
+    const Option* const option = find_option(pair.name);
+    if (option == nullptr || !pair.has_value) continue;
+    if (const auto value = option_value(*option, pair.value)) option->set(settings, *value);
+  }
+}
+
+}  // namespace faultline::alloc::je

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Many ordinary faults in one step.
+//
+// A program that writes to a range of fresh pages faults for each of them, and most of
+// these faults meet nobody.  Then their work, their times and their books are those of one
+// fault so many times over, and doing them together spares the host the hand-over to other
+// tasks between any two of them.
+//
+// Stands for: do_user_page_fault() … do_anonymous_page(), as anon_fault.cc does it.  Model:
+// other tasks see pages and counters change up to kMostPages faults early.
+#include <algorithm>
+
+#include "kernel_model/mm/clear_page.h"
+#include "kernel_model/mm/fault.h"
+#include "kernel_model/mm/fault_context.h"
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/mthp.h"
+#include "kernel_model/mm/rmap.h"
+#include "kernel_model/phys/page_contents.h"
+#include "kernel_model/phys/phys_mem.h"
+#include "kernel_model/proc/vmstat.h"
+
+namespace faultline::kernel {
+namespace {
+
+constexpr std::uint64_t kMostPages = 32;
+
+// As many pages, a batch of the per-CPU list and some more must be free above the mark at
+// which kswapd is woken.
+bool plenty_of_memory(Kernel& kernel, int node) {
+  constexpr std::uint64_t kSpare = 1024;
+  const PhysMem& phys = kernel.phys();
+  return kernel.config().memcg_max == 0 &&
+         phys.watermark_ok(node, 0, phys.watermarks(node).low + kSpare);
+}
+
+// Empty entries from index `first` on, `most` at most.
+std::uint64_t empty_entries(const Table& table, std::uint64_t first, std::uint64_t most) {
+  std::uint64_t n = 0;
+  while (n < most && table.entry[first + n].none()) ++n;
+  return n;
+}
+
+class FaultRun {
+ public:
+  FaultRun(Task& task, Mm& mm, Vma& vma, Table& table)
+      : task_(task),
+        mm_(mm),
+        kernel_(mm.kernel()),
+        pages_(mm.pages()),
+        vma_(vma),
+        table_(table),
+        lrus_(kernel_.mm_shared().lrus) {}
+
+  // Maps up to `count` pages from `at` on; answers how many.
+  std::uint64_t map(VirtAddr at, std::uint64_t count) {
+    const std::uint64_t size = pages_.geometry().page_size();
+    std::uint64_t done = 0;
+    while (done < count && map_page(at + done * size)) ++done;
+    return done;
+  }
+  void charge(std::uint64_t faults, SpinLock& ptl);
+
+ private:
+  bool map_page(VirtAddr at);
+
+  Task& task_;
+  Mm& mm_;
+  Kernel& kernel_;
+  PageTables& pages_;
+  Vma& vma_;
+  Table& table_;
+  Lru& lrus_;
+};
+
+bool FaultRun::map_page(VirtAddr at) {
+  AllocRequest request;
+  request.preferred_node = task_.node();
+  const MaybePfn page = kernel_.phys().alloc_pages(request, task_.cpu());
+  if (!page) return false;
+  if (kernel_.contents() != nullptr) kernel_.contents()->cleared(*page, 1);
+  pages_.rss_stat().fault_event(task_);
+  constexpr std::uint64_t kBits =
+      Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty | Pte::kWrite;
+  pages_.tree().set(table_, at, Pte::leaf(*page, kBits));
+  page_add_new_anon_rmap(kernel_, *page);
+  if (lrus_.lists_kept()) [[unlikely]]
+    lrus_.note_anon_index(*page, vma_.linear_page_index(at, pages_.geometry().page_shift));
+  pages_.rss_stat().add_fast(task_, RssKind::kAnon, 1);
+  return true;
+}
+
+// The times of one fault, at the places where a fault takes them.
+void FaultRun::charge(std::uint64_t faults, SpinLock& ptl) {
+  const arch::Costs& costs = pages_.costs();
+  const auto n = static_cast<std::int64_t>(faults);
+  const Duration clear = clear_time(costs, pages_.geometry().page_size());
+  const Duration ptl_hold = costs.lock_atomic * 2 + costs.pte_set;
+  const MmShared::FaultPath path = kernel_.mm_shared().fault_path(task_);
+  CentreTree::Node* const from = task_.where();
+  task_.stand_at(path.entry);
+  task_.charge(costs.fault_entry_exit * n);
+  task_.stand_at(path.do_page_fault);
+  task_.charge((costs.lock_atomic * 2 + costs.vma_lookup) * n);
+  {
+    const Scope fault(task_, kHandleMmFault);
+    const Scope inner(task_, kHandleMmFaultInner);
+    const Scope anonymous(task_, kDoAnonymousPage);
+    task_.charge((costs.page_alloc + ptl_hold) * n);
+    task_.charge(kernel_.centres().clear_page, clear * n);
+  }
+  task_.stand_at(from);
+  ptl.count_holders(faults, ptl_hold);
+  mm_.mmap_lock().count_readers(faults, costs.lock_atomic * 2 + costs.vma_lookup +
+                                            costs.page_alloc + clear + ptl_hold);
+  kernel_.vmstat().pgfault += faults;
+  mm_.process().minflt += faults;
+}
+
+bool is_simple(const Kernel& kernel, const Mm& mm, const Vma& vma) {
+  constexpr std::uint64_t kNeeds = VM_WRITE;
+  return vma.anonymous && !vma.hugetlb && vma.anon_vma &&
+         (vma.vm_flags & (kNeeds | VM_LOCKED)) == kNeeds &&
+         mthp_orders(kernel, mm, vma) == 0;
+}
+
+}  // namespace
+
+std::uint64_t anon_fault_run(Task& task, Process& process, VirtAddr at, VirtAddr end) {
+  Mm& mm = process.mm();
+  Kernel& kernel = mm.kernel();
+  PageTables& pages = mm.pages();
+  if (mm.has_vma_locks() || process.oom_killed || !mm.mmap_lock().readers_may_enter())
+    return 0;
+  Table* const table = pages.tree().find_pte_table(at);
+  if (table == nullptr) return 0;
+  Vma* const vma = mm.vma_at(at);
+  if (vma == nullptr || !is_simple(kernel, mm, *vma)) return 0;
+  SpinLock& ptl = pages.spinlock_of(table->page);
+  if (ptl.is_locked() || !plenty_of_memory(kernel, task.node())) return 0;
+  const LevelShape& shape = pages.tree().shape(table->level);
+  const std::uint64_t first = shape.index(at);
+  const std::uint64_t most = std::min(
+      {(std::min(end, vma->end) - at) >> shape.shift, shape.entries() - first, kMostPages});
+  FaultRun run(task, mm, *vma, *table);
+  const std::uint64_t done = run.map(at, empty_entries(*table, first, most));
+  if (done != 0) run.charge(done, ptl);
+  return done;
+}
+
+}  // namespace faultline::kernel
