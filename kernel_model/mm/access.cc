@@ -73,7 +73,8 @@ namespace {
 constexpr std::uint64_t kLongTouch = 8;  // pages
 
 // user_touch of every page: what is mapped is passed in runs.
-Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Access access) {
+Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Access access,
+                   VirtAddr* failed) {
   PageTables& pages = process.mm().pages();
   const std::uint64_t page = pages.geometry().page_size();
   while (at < end) {
@@ -90,7 +91,10 @@ Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Acce
       if (done != 0) continue;
     }
     const Signal signal = user_access(task, process, at, access);
-    if (signal != Signal::kNone) return signal;
+    if (signal != Signal::kNone) {
+      if (failed != nullptr) *failed = at;
+      return signal;
+    }
     at = at + page;
   }
   return Signal::kNone;
@@ -101,8 +105,12 @@ Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Acce
 Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t length,
                   std::uint64_t stride, Access access, VirtAddr* failed) {
   PageTables& pages = process.mm().pages();
-  if (stride == pages.geometry().page_size())
-    return touch_pages(task, process, start, start + length, access);
+  if (length == 0) return Signal::kNone;
+  if (stride == pages.geometry().page_size()) {
+    // The last access may lie on an earlier page than the end of the range.
+    const VirtAddr last = start + (length - 1) / stride * stride;
+    return touch_pages(task, process, start, last + 1, access, failed);
+  }
   const std::uint64_t pmd_size = pages.geometry().pmd_size();
   const VirtAddr end = start + length;
   VirtAddr at = start;

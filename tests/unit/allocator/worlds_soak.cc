@@ -60,7 +60,9 @@ modelled::MachineChoice machine_like_this() {
   return choice;
 }
 
-Digest in_model(const ReleaseProfile& release, std::uint64_t seed, std::uint64_t steps) {
+// `texts`: gets the events of the last chunk.
+Digest in_model(const ReleaseProfile& release, std::uint64_t seed, std::uint64_t steps,
+                std::vector<std::string>* texts = nullptr) {
   modelled::Machine machine(machine_like_this());
   Digest digest;
   machine.run([&](Model& p) {
@@ -72,7 +74,12 @@ Digest in_model(const ReleaseProfile& release, std::uint64_t seed, std::uint64_t
     for (std::uint64_t done = 0; done < steps; done += kChunk) {
       play.run(kChunk);
       std::uint64_t h = 0;
-      for (const Event& e : events) h = hash(h, relative.text(e));
+      if (texts != nullptr) texts->clear();
+      for (const Event& e : events) {
+        const std::string text = relative.text(e);
+        h = hash(h, text);
+        if (texts != nullptr) texts->push_back(text);
+      }
       digest.chunk.push_back(h);
       play.forget();
     }
@@ -109,11 +116,11 @@ bool read_all(int from, void* data, std::size_t bytes) {
                                 std::uint64_t steps, int to) {
   const auto process = std::make_unique<NativeProcess>();
   Native p(*process);
-  align_break(p);
   SysLog log(kRoom);
   std::vector<Event> events;
   events.reserve(kRoom);
   const auto play = std::make_unique<Play<Native>>(p, release, seed, log, events);
+  align_break(p);
   for (std::uint64_t done = 0; done < steps; done += kChunk) {
     play->run(kChunk);
     const std::uint64_t count = events.size();
@@ -125,9 +132,11 @@ bool read_all(int from, void* data, std::size_t bytes) {
   _exit(play->spoilt() == 0 ? 0 : 3);
 }
 
-// Answers the number of the first chunk that differs, or the number of chunks.
+// Answers the number of the first chunk that differs, or the number of chunks; `texts` gets
+// the events of the chunk that was looked at last.
 std::size_t compare_natively(const ReleaseProfile& release, std::uint64_t seed,
-                             std::uint64_t steps, const Digest& model, bool& intact) {
+                             std::uint64_t steps, const Digest& model, bool& intact,
+                             std::vector<std::string>& texts) {
   int ends[2];
   if (pipe(ends) != 0) return 0;
   const pid_t child = fork();
@@ -144,7 +153,11 @@ std::size_t compare_natively(const ReleaseProfile& release, std::uint64_t seed,
     events.resize(count);
     if (!read_all(ends[0], events.data(), count * sizeof(Event))) break;
     std::uint64_t h = 0;
-    for (const Event& e : events) h = hash(h, relative.text(e));
+    texts.clear();
+    for (const Event& e : events) {
+      texts.push_back(relative.text(e));
+      h = hash(h, texts.back());
+    }
     if (h != model.chunk[same]) break;
   }
   close(ends[0]);
@@ -154,14 +167,29 @@ std::size_t compare_natively(const ReleaseProfile& release, std::uint64_t seed,
   return same;
 }
 
+void print_first_difference(const std::vector<std::string>& native,
+                            const std::vector<std::string>& model) {
+  for (std::size_t i = 0; i < native.size() || i < model.size(); ++i) {
+    const std::string ours = i < model.size() ? model[i] : "nothing";
+    const std::string theirs = i < native.size() ? native[i] : "nothing";
+    if (ours == theirs) continue;
+    std::printf("  event %zu of these: %s in the model, %s on this machine\n", i,
+                ours.c_str(), theirs.c_str());
+    return;
+  }
+}
+
 bool soak(const ReleaseProfile& release, std::uint64_t seed, std::uint64_t steps) {
   const Digest model = in_model(release, seed, steps);
   bool intact = true;
-  const std::size_t same = compare_natively(release, seed, steps, model, intact);
+  std::vector<std::string> texts, model_texts;
+  const std::size_t same = compare_natively(release, seed, steps, model, intact, texts);
   const std::string name(release.name);
   if (same < model.chunk.size()) {
     std::printf("%-22s differs between steps %zu and %zu of seed %llu\n", name.c_str(),
                 same * kChunk, (same + 1) * kChunk, static_cast<unsigned long long>(seed));
+    in_model(release, seed, (same + 1) * kChunk, &model_texts);
+    print_first_difference(texts, model_texts);
     return false;
   }
   if (!intact || !model.intact) std::printf("%-22s contents were lost\n", name.c_str());
