@@ -128,8 +128,10 @@ SysValue Model::mremap(Addr start, std::uint64_t old_length, std::uint64_t lengt
 SysValue Model::vrange(Addr start, std::uint64_t length, int mode, Addr fourth) {
   flush();
   int purged = 0;
+  // Static storage is always there.
+  const Addr pointer = (fourth & kStorageBit) != 0 ? 0 : fourth;
   const auto r = kernel::sys_vrange(task_, process_.process_, {start}, length, mode,
-                                    {fourth}, &purged);
+                                    {pointer}, &purged);
   if (!r.ok()) return {0, static_cast<int>(r.error())};
   if (process_.facts_.vrange_version >= 8 && fourth != 0) store(fourth, purged);
   return {r.value(), 0};

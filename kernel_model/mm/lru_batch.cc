@@ -24,11 +24,23 @@ LruBatches::LruBatches(Kernel& kernel) : kernel_(kernel), batches_(kernel.profil
 void LruBatches::mark_page_lazyfree(Pfn head, int cpu) {
   Page& page = kernel_.phys().page(head);
   if (!may_become_lazyfree(page)) return;
+  if (kernel_.config().madv_free == MadvFreeRule::k4_5) {
+    deactivate(page, head);
+    return;
+  }
   ++page.refcount;
   auto& batch = batches_[static_cast<std::size_t>(cpu)];
   batch.push_back(head);
   if (batch.size() >= kernel_.config().lru_batch || (page.flags & Page::kHead) != 0)
     apply(cpu);
+}
+
+// deactivate_page() of 4.5 to 4.11: to the head of the inactive anonymous list.  Model: at
+// once, not in batches.
+void LruBatches::deactivate(Page& page, Pfn head) {
+  if ((page.flags & Page::kActive) == 0) return;
+  page.flags &= static_cast<std::uint16_t>(~Page::kActive);
+  kernel_.mm_shared().lrus.move(page, head);
 }
 
 // lru_lazyfree_fn()

@@ -16,6 +16,7 @@
 namespace faultline::kernel {
 
 class Kernel;
+struct Page;
 
 class LruBatches {
  public:
@@ -30,6 +31,7 @@ class LruBatches {
 
  private:
   void apply(int cpu);
+  void deactivate(Page& page, Pfn head);
 
   Kernel& kernel_;
   std::vector<std::vector<Pfn>> batches_;  // each holds a reference

@@ -113,6 +113,7 @@ PageTables::FreeStep PageTables::madvise_free_pte(Task& task, Table& table,
                                                   std::uint64_t& i, std::uint64_t to) {
   const Pte entry = table.entry[i];
   if (entry.has(Pte::kSwap)) {  // free_swap_and_cache()
+    if (!kernel_.config().madv_free_drops_swapped) return FreeStep::kSkipped;
     mm_.process().discarded(
         page_range(table.start + (i << tree_.shape(table.level).shift)));
     kernel_.mm_shared().swap.put(entry.pfn().v, task.cpu());

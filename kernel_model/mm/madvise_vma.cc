@@ -8,8 +8,10 @@
 #include "kernel_model/mm/madvise_cold.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/vma_ops.h"
+#include "kernel_model/phys/phys_mem.h"
 
 namespace faultline::kernel {
 
@@ -31,8 +33,24 @@ Errno madvise_dontneed(Task& task, Mm& mm, Vma& vma, Range part, Madvise advice)
   return Errno::kOk;
 }
 
-Errno madvise_free(Task& task, Mm& mm, const Vma& vma, Range part) {
+// The pages would have to be kept longer than memory lasts: 4.5 to 4.11 without room to
+// swap, or the fallback that was proposed with the patches, which asks for half as much
+// again as the reserve.
+bool frees_at_once(Mm& mm) {
+  Kernel& kernel = mm.kernel();
+  if (kernel.config().madv_free == MadvFreeRule::k4_5 &&
+      kernel.mm_shared().swap.free_pages() == 0)
+    return true;
+  if (!kernel.config().madv_free_falls_back) return false;
+  std::uint64_t reserve = 0;
+  for (int node = 0; node < kernel.phys().nodes(); ++node)
+    reserve += kernel.phys().watermarks(node).min;
+  return kernel.phys().nr_free_pages() < reserve + reserve / 2;
+}
+
+Errno madvise_free(Task& task, Mm& mm, Vma& vma, Range part) {
   if (!pages_may_go(vma, Madvise::kFree) || !vma.anonymous) return Errno::kEINVAL;
+  if (frees_at_once(mm)) return madvise_dontneed(task, mm, vma, part, Madvise::kDontneed);
   mm.pages().madvise_free(task, part);
   return Errno::kOk;
 }

@@ -5,6 +5,7 @@
 
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/rmap.h"
+#include "kernel_model/proc/vmstat.h"
 
 namespace faultline::kernel {
 namespace {
@@ -38,19 +39,27 @@ bool multi_threaded(const std::vector<RssStat::Cache>& users) {
 void flush_tlb_range(Task& task, PageTables& pages) {
   const arch::Profile& profile = pages.kernel().profile();
   const arch::Costs& costs = profile.costs;
+  Vmstat& vmstat = pages.kernel().vmstat();
   if (profile.isa == arch::Isa::kPpc64Hash || profile.isa == arch::Isa::kPpc64Radix ||
       profile.isa == arch::Isa::kS390x) {
     const bool shared = multi_threaded(pages.rss_stat().tasks());
+    ++(shared ? vmstat.nr_tlb_remote_flush : vmstat.nr_tlb_local_flush_one);
     task.charge(kFlushTlb, shared ? costs.tlb_flush_broadcast : costs.tlb_flush_local);
     return;
   }
   if (profile.broadcast_tlbi) {
+    ++vmstat.nr_tlb_remote_flush;
     task.charge(kFlushTlb, costs.tlb_flush_broadcast);
     return;
   }
   Duration cost = costs.tlb_flush_local;
-  if (const std::int64_t others = other_cpus_running(task, pages); others > 0)
+  if (const std::int64_t others = other_cpus_running(task, pages); others > 0) {
     cost += costs.tlb_flush_broadcast + costs.tlb_flush_per_cpu * others;
+    ++vmstat.nr_tlb_remote_flush;
+    vmstat.nr_tlb_remote_flush_received += static_cast<std::uint64_t>(others);
+  } else {
+    ++vmstat.nr_tlb_local_flush_one;
+  }
   task.charge(kFlushTlb, cost);
 }
 

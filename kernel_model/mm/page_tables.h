@@ -221,7 +221,9 @@ class PageTables {
   LockStats& pte_ptl_stats_;
 };
 
-// Holds a page-table spinlock: of a table page, or mm->page_table_lock for null.
+// Holds a page-table spinlock: of a table page, or mm->page_table_lock for null.  Giving it
+// up lets others run, and a daemon that waits there may be unwound (Engine::stop), so the
+// destructor may throw.
 class Ptl {
  public:
   Ptl(Task& task, PageTables& pages, TablePage* page)
@@ -229,7 +231,7 @@ class Ptl {
     if (page_ != nullptr) ++page_->users;
     lock_->lock(task_);
   }
-  ~Ptl() {
+  ~Ptl() noexcept(false) {
     if (lock_ != nullptr) unlock();
   }
   Ptl(const Ptl&) = delete;

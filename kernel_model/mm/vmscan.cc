@@ -113,7 +113,9 @@ void Vmscan::shrink_lruvec(Task& task, int node, ScanControl& sc) {
     if (sc.nr_reclaimed - before >= sc.nr_to_reclaim) break;
   }
   // Even if nothing was to be scanned: anonymous pages age.
-  if (kernel_.mm_shared().swap.total_pages() > 0 && inactive_is_low(node, false))
+  const bool ages = kernel_.mm_shared().swap.total_pages() > 0 ||
+                    kernel_.config().vrange == VrangeVersion::kVma;
+  if (ages && inactive_is_low(node, false))
     shrink_active_list(task, node, LruList::kActiveAnon, kSwapClusterMax, sc);
 }
 

@@ -155,6 +155,12 @@ Vmscan::Fate Vmscan::shrink_anon(Task& task, Pfn page) {
   }
   const auto slot = swap.get_slot();  // add_to_swap()
   if (!slot) return Fate::kActivate;
+  // TTU_LZFREE (4.5 to 4.11): what MADV_FREE made clean and nobody has written since needs
+  // no copy.  No other anonymous page that is mapped is clean here.
+  if (kernel_.config().madv_free == MadvFreeRule::k4_5 && all_clean(page)) {
+    swap.put(*slot, task.cpu());
+    return unmap(task, page, std::nullopt) ? Fate::kFreed : Fate::kActivate;
+  }
   if (PageContents* contents = kernel_.contents()) contents->swapped_out(page, *slot);
   const bool unmapped = unmap(task, page, slot);
   swap.put(*slot, task.cpu());  // the entries hold it now

@@ -34,13 +34,14 @@ bool in_volatile(Mm& mm, const Vma& vma, VirtAddr at) {
   return (vma.vm_flags & VM_VOLATILE) != 0;
 }
 
-// Holds the ranges of an address space; nothing where they are flags of VMAs.
+// Holds the ranges of an address space; nothing where they are flags of VMAs.  May be
+// unwound as Ptl.
 class HoldRanges {
  public:
   HoldRanges(Task& task, Mm& mm) : task_(task), root_(mm.vranges()) {
     if (root_ != nullptr) root_->lock().lock(task_);
   }
-  ~HoldRanges() {
+  ~HoldRanges() noexcept(false) {
     if (root_ != nullptr) root_->lock().unlock(task_);
   }
   HoldRanges(const HoldRanges&) = delete;

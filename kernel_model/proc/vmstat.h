@@ -2,9 +2,10 @@
 //
 // Event counters of /proc/vmstat that the model keeps, and the gauges beside them.  They
 // mean what include/linux/vm_event_item.h and mm/vmstat.c say; version differences are in
-// system_views.cc.  The vrange_ ones are the model's own: ranges that kswapd or the hook of
-// v9 and v10 walked, could not walk because their mm was busy, ranges that lost their first
-// page, accesses that got SIGBUS.
+// system_views.cc.  Those of TLB flushes (CONFIG_DEBUG_TLBFLUSH) are of pages and ranges;
+// remote: other CPUs must see it; received: by so many of them.  The vrange_ ones are the
+// model's own: ranges that kswapd or the hook of v9 and v10 walked, could not walk because
+// their mm was busy, ranges that lost their first page, accesses that got SIGBUS.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,7 @@ namespace faultline::kernel {
                           X(vma_lock_success) X(vma_lock_abort) X(vma_lock_retry)         \
                               X(vma_lock_miss)                                            \
   X(pgdiscard_kswapd) X(pgdiscard_direct) X(pgvscan_kswapd) X(pgvscan_direct)             \
+  X(nr_tlb_remote_flush) X(nr_tlb_remote_flush_received) X(nr_tlb_local_flush_one)        \
   X(vrange_victims) X(vrange_victims_busy) X(vrange_purged) X(vrange_sigbus)
 // clang-format on
 

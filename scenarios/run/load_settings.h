@@ -43,7 +43,7 @@ void check_kernel(const Node& settings, const kernel::KernelConfig& config,
 // --- load_surroundings.cc
 [[nodiscard]] unsigned read_processes(const Node& settings);
 [[nodiscard]] PressureSpec read_pressure(const Node& settings);
-// How a program gives memory back: "none", "dontneed", "free…" or "vrange".  Refuses one
+// How a program gives memory back: "none", "dontneed", "free…" or "vrange…".  Refuses one
 // that this kernel has no call for; `key` as the user wrote it.
 void check_purge_policy(const Place& place, const std::string& key, std::string_view policy,
                         const kernel::KernelConfig& config);

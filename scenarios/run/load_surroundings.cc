@@ -11,9 +11,9 @@ namespace {
 constexpr unsigned kMadvFreeSince = 4'005;
 constexpr std::int64_t kMostProcesses = 64, kMostHogs = 1024;
 
-std::uint64_t size_or_zero(const Node& table, std::string_view key) {
+std::uint64_t size_or(const Node& table, std::string_view key, std::uint64_t fallback) {
   const Node* node = table.find(key);
-  return node == nullptr ? 0 : as_size(*node, "pressure." + std::string(key));
+  return node == nullptr ? fallback : as_size(*node, "pressure." + std::string(key));
 }
 
 }  // namespace
@@ -31,11 +31,18 @@ PressureSpec read_pressure(const Node& settings) {
   if (node == nullptr) return spec;
   const Node& table = as_table(*node, "pressure");
   check_keys(table, "[pressure]",
-             std::vector<std::string>{"cpus", "dirty_rate", "target_free"});
+             std::vector<std::string>{"cpus", "dirty_rate", "grow_rate", "target_free"});
   spec.cpus = static_cast<unsigned>(
       as_integer(require(table, "cpus", "[pressure]"), "pressure.cpus", 0, kMostHogs));
-  spec.dirty_rate = size_or_zero(table, "dirty_rate");
-  spec.target_free = size_or_zero(table, "target_free");
+  spec.dirty_rate = size_or(table, "dirty_rate", spec.dirty_rate);
+  spec.target_free = size_or(table, "target_free", spec.target_free);
+  spec.grow_rate = size_or(table, "grow_rate", spec.grow_rate);
+  if (const Node* rate = table.find("grow_rate"); rate != nullptr && spec.grow_rate == 0)
+    throw InputError({rate->place,
+                      "pressure.grow_rate",
+                      "pressure.grow_rate must be more than 0",
+                      "one page in a very long time is close",
+                      {}});
   return spec;
 }
 
@@ -48,12 +55,13 @@ void check_purge_policy(const Place& place, const std::string& key, std::string_
                           std::string(policy) + "\" needs: it came with 4.5",
                       {},
                       {"dontneed", "none"}});
-  if (policy == "vrange" && config.vrange == kernel::VrangeVersion::kNone)
-    throw InputError({place,
-                      key,
-                      key + ": this kernel has no vrange, which \"vrange\" needs",
-                      "no released kernel has it; set kernel.vrange = \"v7\"",
-                      {}});
+  if (policy.starts_with("vrange") && config.vrange == kernel::VrangeVersion::kNone)
+    throw InputError(
+        {place,
+         key,
+         key + ": this kernel has no vrange, which \"" + std::string(policy) + "\" needs",
+         "no released kernel has it; set kernel.vrange = \"v7\"",
+         {}});
 }
 
 void check_policy(const Node& settings, const workloads::Params& workload,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/proc/smaps.h"
 
 namespace faultline::scenario {
 namespace {
@@ -33,6 +34,9 @@ Measurement::Measurement(kernel::Kernel& kernel, std::vector<kernel::Process*> p
 
 void Measurement::end(kernel::Process& process) {
   rss_pages_ += shown_rss_pages(process.mm());
+  const kernel::MemSizeStats smaps = kernel::smaps_rollup(process.mm());
+  smaps_rss_ += smaps.rss;
+  smaps_lazyfree_ += smaps.lazyfree;
   pgtables_bytes_ += process.mm().pages().pgtables_bytes();
 }
 
@@ -68,6 +72,8 @@ void Measurement::add_process(std::vector<Metric>& out) const {
   out.push_back({"major-faults", Decimal::count(majflt - majflt_)});
   out.push_back({"max_rss_kib", Decimal::count(kib(hiwater * page))});
   out.push_back({"rss_kib", Decimal::count(kib(rss_pages_ * page))});
+  out.push_back({"smaps_rss_kib", Decimal::count(kib(smaps_rss_))});
+  out.push_back({"smaps_lazyfree_kib", Decimal::count(kib(smaps_lazyfree_))});
   out.push_back({"pgtables_kib", Decimal::count(kib(pgtables_bytes_))});
   out.push_back({"context-switches", Decimal::count(switches)});
 }

@@ -38,7 +38,7 @@ class Measurement {
   const std::vector<kernel::Process*> processes_;
   std::uint64_t minflt_ = 0, majflt_ = 0;
   const kernel::Vmstat vmstat_;
-  std::uint64_t rss_pages_ = 0, pgtables_bytes_ = 0;
+  std::uint64_t rss_pages_ = 0, pgtables_bytes_ = 0, smaps_rss_ = 0, smaps_lazyfree_ = 0;
 };
 
 }  // namespace faultline::scenario

@@ -72,6 +72,7 @@ void Machine::start(workloads::Progress& progress) {
   for (Program& p : programs_) processes.push_back(&p.process);
   measurement_.emplace(kernel_, processes);
   running_ = spec_.processes;
+  if (hog_) hog_->start();
   unsigned number = 0;
   for (Program& p : programs_) {
     const std::string name =
@@ -156,10 +157,7 @@ VariantRun Machine::run(workloads::Progress& progress, KeepProc proc) {
   keeps_proc_ = proc == KeepProc::kYes;
   VariantRun out;
   VariantResult& r = out.result;
-  if (hog_)
-    hog_->start([&] { start(progress); });
-  else
-    start(progress);
+  start(progress);
   try {
     engine_.run();
     r.failure = outcome_.failure;

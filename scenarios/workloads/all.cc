@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "scenarios/workloads/give_back_pages.h"
+#include "scenarios/workloads/vrange_cache.h"
 #include "scenarios/workloads/workload.h"
 #include "sim/check.h"
 
@@ -89,6 +91,72 @@ constexpr ParamDecl kTouch[] = {
     {"access", ParamType::kChoice, 0, 0, 0, "kind of access", kAccess},
 };
 
+constexpr ParamDecl kGiveBack[] = {
+    {"policy", ParamType::kChoice, 1, 0, 0, "how memory is given back", kGiveBackPolicies},
+    {"heap", ParamType::kBytes, std::int64_t{64} << 20, 1, std::int64_t{1} << 40,
+     "written once at first"},
+    {"block", ParamType::kBytes, std::int64_t{1} << 20, 16, std::int64_t{1} << 40,
+     "the unit in which the heap is free or in use"},
+    {"run", ParamType::kCount, 1, 1, 1 << 20, "free blocks side by side"},
+    {"every", ParamType::kCount, 1, 1, 1 << 20, "such a run begins every so many blocks"},
+    {"rounds", ParamType::kCount, 10, 0, 1 << 30, "times that all runs are given back"},
+    {"rewrite", ParamType::kChoice, 0, 0, 0, "each run is written again after that",
+     kYesNo},
+    {"pause_ms", ParamType::kCount, 0, 0, 1'000'000, "sleep after the last time"},
+    {"reuse", ParamType::kChoice, 1, 0, 0, "after the sleep, all runs are written again",
+     kYesNo},
+    {"spinners", ParamType::kCount, 0, 0, 4096, "threads that compute meanwhile"},
+};
+constexpr CountDecl kGiveBackCounts[] = {
+    {"calls", "calls that gave memory back, in the rounds"},
+    {"pages-given", "pages of these calls"},
+    {"runs-lost", "runs whose loss the kernel told at the next use"},
+    {"free-kib", "of the heap that is free at the end"},
+    {"given-kib", "of this the whole pages, which were given back"},
+};
+
+constexpr ParamDecl kMadvFreePressure[] = {
+    {"policy", ParamType::kChoice, 1, 0, 0, "how memory is given back", kGiveBackPolicies},
+    {"block", ParamType::kBytes, std::int64_t{512} << 20, 4096, std::int64_t{1} << 40,
+     "filled in each round"},
+    {"rounds", ParamType::kCount, 5, 1, 1'000'000, "times"},
+    {"pause_ms", ParamType::kCount, 0, 0, 1'000'000, "sleep after each"},
+};
+constexpr CountDecl kMadvFreePressureCounts[] = {
+    {"rounds", "of all processes"},
+    {"blocks-lost", "blocks whose loss the kernel told at the next use"},
+};
+
+constexpr ParamDecl kVrangeCache[] = {
+    {"policy", ParamType::kChoice, 2, 0, 0, "what the cache is between uses",
+     kCachePolicies},
+    {"entries", ParamType::kCount, 1000, 1, 1 << 26, "different entries"},
+    {"entry", ParamType::kBytes, std::int64_t{64} << 10, 4096, std::int64_t{1} << 40,
+     "of each; a multiple of the page"},
+    {"requests", ParamType::kCount, 100'000, 1, std::int64_t{1} << 40, "in all"},
+    {"make_cycles", ParamType::kCount, 1'000'000, 0, std::int64_t{1} << 40,
+     "instructions to make an entry"},
+    {"pause_us", ParamType::kCount, 0, 0, 1'000'000, "sleep after each request"},
+};
+constexpr CountDecl kVrangeCacheCounts[] = {
+    {"requests", "served"},
+    {"entries-made", "made, for the first time or again"},
+    {"entries-lost", "found purged"},
+};
+
+constexpr ParamDecl kVrangeMicro[] = {
+    {"policy", ParamType::kChoice, 3, 0, 0, "how memory is given back", kGiveBackPolicies},
+    {"threads", ParamType::kCount, 12, 1, 4096, "one a CPU"},
+    {"blocks", ParamType::kCount, 10, 1, 1 << 20, "of each thread"},
+    {"block", ParamType::kBytes, std::int64_t{8} << 20, 4096, std::int64_t{1} << 40,
+     "filled at a time"},
+    {"rounds", ParamType::kCount, 100, 1, 1'000'000, "over all blocks"},
+};
+constexpr CountDecl kVrangeMicroCounts[] = {
+    {"blocks-filled", "of all threads"},
+    {"blocks-lost", "blocks whose loss the kernel told at the next use"},
+};
+
 constexpr CountDecl kMallocstressCounts[] = {
     {"mallocs", "calls of malloc"},
     {"refused-mallocs", "calls of malloc that answered NULL"},
@@ -100,10 +168,16 @@ constexpr WorkloadDecl kAll[] = {
     {"ebizzy",
      "ebizzy 0.3: threads copy a chunk of records into a fresh block, search it, free it",
      true, kEbizzy, kEbizzyCounts},
+    {"give-back",
+     "give parts of a heap back and use them again: what it costs and what stays resident",
+     false, kGiveBack, kGiveBackCounts},
     {"hugepages",
      "fill a std::unordered_map and destroy it: the test program of glibc's huge page "
      "series",
      true, kHugepages, kHugepagesCounts},
+    {"madv-free-pressure",
+     "fill a block and give it back, in several processes that need more than there is",
+     false, kMadvFreePressure, kMadvFreePressureCounts},
     {"mallocstress",
      "LTP's mallocstress: threads allocate blocks of growing size, write one word each, "
      "free them",
@@ -111,6 +185,11 @@ constexpr WorkloadDecl kAll[] = {
     {"ops", "play a list of allocator operations", true, kOps, kOpsCounts},
     {"touch", "map one area, touch one byte at a regular distance, no allocator", false,
      kTouch, kTouchCounts},
+    {"vrange-cache", "a cache in volatile memory that makes again what was purged", false,
+     kVrangeCache, kVrangeCacheCounts},
+    {"vrange-micro",
+     "threads fill blocks and give each back: the micro test of the volatile-range patches",
+     false, kVrangeMicro, kVrangeMicroCounts},
 };
 
 }  // namespace

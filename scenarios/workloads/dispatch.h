@@ -4,10 +4,14 @@
 #pragma once
 
 #include "scenarios/workloads/ebizzy.h"
+#include "scenarios/workloads/give_back_pages.h"
 #include "scenarios/workloads/hugepages.h"
+#include "scenarios/workloads/madv_free_pressure.h"
 #include "scenarios/workloads/mallocstress.h"
 #include "scenarios/workloads/ops.h"
 #include "scenarios/workloads/touch.h"
+#include "scenarios/workloads/vrange_cache.h"
+#include "scenarios/workloads/vrange_micro.h"
 #include "scenarios/workloads/workload.h"
 #include "sim/check.h"
 
@@ -21,6 +25,10 @@ Outcome run(P& p, Allocator& allocator, const Params& params, Progress& progress
   if (name == "mallocstress") return mallocstress(p, allocator, params, progress);
   if (name == "ops") return ops(p, allocator, params);
   if (name == "touch") return touch(p, params);
+  if (name == "give-back") return give_back_pages(p, params, progress);
+  if (name == "madv-free-pressure") return madv_free_pressure(p, params, progress);
+  if (name == "vrange-cache") return vrange_cache(p, params, progress);
+  if (name == "vrange-micro") return vrange_micro(p, params, progress);
   FAULTLINE_CHECK(!"a workload that is declared but not dispatched");
   return {};
 }
