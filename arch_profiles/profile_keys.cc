@@ -25,7 +25,7 @@ const std::vector<TableKeys>& format() {
   static const std::vector<TableKeys> tables = {
       {"",
        {"abstract", "base", "cpu_frequency", "cpus", "isa", "memory", "node_distance",
-        "node_of_cpu", "nodes", "source", "title", "tlb"}},
+        "node_of_cpu", "nodes", "source", "title", "tlb", "tlb_model"}},
       {"geometry",
        {"contpte_pages", "hugetlb_sizes", "levels", "max_order", "page_size", "pa_bits",
         "thp", "va_bits"}},
@@ -35,6 +35,8 @@ const std::vector<TableKeys>& format() {
       {"features",
        {"broadcast_tlbi", "hardware_access_dirty", "per_vma_lock_since",
         "split_pmd_ptlock_since"}},
+      {"tlb_events", {"dtlb_load_misses", "dtlb_loads", "note"}},
+      {"walk_cache", {"entries", "source", "ways"}},
       {"costs", kCostNames},
   };
   return tables;

@@ -6,6 +6,8 @@
 #include <bit>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/tlb/tlb.h"
+#include "sim/engine.h"
 
 namespace faultline::alloc {
 namespace {
@@ -54,18 +56,34 @@ ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options
     ps_per_instruction_ = static_cast<std::uint64_t>(given) << 16;
   else if (profile.cpu_hz != 0)
     ps_per_instruction_ = (kPsPerSecond << 16) / profile.cpu_hz;
+  process.access_generation.add(pieces_);
   process.on_discard = [this](kernel::Range r) { window_.discard(r.start.v, r.end.v); };
   process.on_move = [this](kernel::VirtAddr from, kernel::VirtAddr to,
                            std::uint64_t bytes) { window_.move(from.v, to.v, bytes); };
 }
 
 ModelProcess::~ModelProcess() {
+  process_.access_generation.remove(pieces_);
   process_.on_discard = nullptr;
   process_.on_move = nullptr;
 }
 
 Model::Model(ModelProcess& process, Task& task)
-    : process_(process), task_(task), generation_(&process.process_.access_generation) {}
+    : process_(process), task_(task), entries_(process.pieces_.entries()) {
+  if (process.process_.kernel().tlbs() == nullptr) return;
+  own_pieces_ = std::make_unique<PieceCache>();
+  entries_ = own_pieces_->entries();
+  process.process_.access_generation.add(*own_pieces_);
+  on_move_ = std::make_unique<ForgetsOnMove>(*own_pieces_, task.cpu());
+  task.engine().watch(task, *on_move_);
+}
+
+Model::~Model() {
+  flush();
+  if (!own_pieces_) return;
+  task_.engine().unwatch(task_, *on_move_);
+  process_.process_.access_generation.remove(*own_pieces_);
+}
 
 SysValue Model::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
   flush();

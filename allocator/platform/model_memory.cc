@@ -35,11 +35,9 @@ void Model::killed(kernel::Signal signal, Addr at, kernel::Access access) {
 }
 
 void Model::access(Addr at, kernel::Access access) {
-  ModelProcess::PieceEntry& e = entry(at);
+  const PieceCache::Entry& e = entry(at);
   const bool write = access == kernel::Access::kWrite;
-  if (e.piece_rw >> 1 == piece(at) && (!write || (e.piece_rw & 1) != 0) &&
-      e.generation == generation())
-    return;
+  if ((write ? e.writable : e.readable) == PieceCache::piece(at)) return;
   if ((at & kStorageBit) == 0) {
     flush();
     const kernel::Signal signal =
@@ -53,8 +51,8 @@ void Model::access(Addr at, kernel::Access access) {
 void Model::admit(Addr at, kernel::Access access) {
   this->access(at, access);
   const bool writable = access == kernel::Access::kWrite || (at & kStorageBit) != 0;
-  entry(at) = {piece(at) << 1 | (writable ? 1 : 0), generation(),
-               process_.window_.back(at)};
+  PieceCache& pieces = own_pieces_ ? *own_pieces_ : process_.pieces_;
+  pieces.fill(at, writable, process_.window_.back(at));
 }
 
 void Model::touch(Addr start, std::uint64_t length, Touch kind) {
@@ -121,8 +119,7 @@ void Model::copy(Addr to, Addr from, std::uint64_t n) {
 // between what is read and what is written next.
 void Model::own_word(Addr at) {
   const auto writable = [&] {
-    const ModelProcess::PieceEntry& e = entry(at);
-    return e.piece_rw == (piece(at) << 1 | 1) && e.generation == generation();
+    return entry(at).writable == PieceCache::piece(at);
   };
   flush();
   task_.charge(process_.process_.kernel().profile().costs.lock_atomic);

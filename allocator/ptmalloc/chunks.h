@@ -17,10 +17,12 @@ class Chunks {
  public:
   explicit Chunks(P& platform) : p(platform) {}
 
-  [[nodiscard]] std::uint64_t word(Addr at) const {
+  [[nodiscard, gnu::always_inline]] std::uint64_t word(Addr at) const {
     return p.template load<std::uint64_t>(at);
   }
-  void set_word(Addr at, std::uint64_t v) const { p.template store<std::uint64_t>(at, v); }
+  [[gnu::always_inline]] void set_word(Addr at, std::uint64_t v) const {
+    p.template store<std::uint64_t>(at, v);
+  }
 
   // The size word with its flag bits, and the size alone.
   [[nodiscard]] std::uint64_t head(Addr c) const { return word(c + kWord); }
