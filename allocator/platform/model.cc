@@ -69,7 +69,10 @@ ModelProcess::~ModelProcess() {
 }
 
 Model::Model(ModelProcess& process, Task& task)
-    : process_(process), task_(task), entries_(process.pieces_.entries()) {
+    : process_(process),
+      task_(task),
+      entries_(process.pieces_.entries()),
+      ps_per_instruction_(process.ps_per_instruction_) {
   if (process.process_.kernel().tlbs() == nullptr) return;
   own_pieces_ = std::make_unique<PieceCache>();
   entries_ = own_pieces_->entries();

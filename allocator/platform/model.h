@@ -146,18 +146,18 @@ class Model {
   template <typename T>
   [[nodiscard, gnu::always_inline]] T load(Addr at) {
     const PieceCache::Entry& e = entry(at);
-    if (e.readable != PieceCache::piece(at)) [[unlikely]]
+    if (at - e.readable >= Window::kPiece) [[unlikely]]
       admit(at, kernel::Access::kRead);
     T v;
-    std::memcpy(&v, e.at(at), sizeof v);
+    std::memcpy(&v, e.host + (at - e.readable), sizeof v);
     return v;
   }
   template <typename T>
   [[gnu::always_inline]] void store(Addr at, T v) {
     const PieceCache::Entry& e = entry(at);
-    if (e.writable != PieceCache::piece(at)) [[unlikely]]
+    if (at - e.writable >= Window::kPiece) [[unlikely]]
       admit(at, kernel::Access::kWrite);
-    std::memcpy(e.at(at), &v, sizeof v);
+    std::memcpy(e.host + (at - e.writable), &v, sizeof v);
   }
   void touch(Addr start, std::uint64_t length, Touch kind);
   void set(Addr to, std::uint8_t byte, std::uint64_t n);
@@ -205,7 +205,7 @@ class Model {
                         kStorageEnd = kStorageBit + 0x1'0000;
 
   [[nodiscard]] const PieceCache::Entry& entry(Addr at) const {
-    return entries_[PieceCache::piece(at) % PieceCache::kEntries];
+    return entries_[PieceCache::index(at)];
   }
   // Makes the page of `at` accessible, faulting if need be, and the piece's bytes usable on
   // the host.
@@ -219,7 +219,7 @@ class Model {
   void settle() {
     if (pending_ == 0) return;
     const Duration d = Duration::ps(
-        static_cast<std::int64_t>(pending_ * process_.ps_per_instruction_ >> 16));
+        static_cast<std::int64_t>(pending_ * ps_per_instruction_ >> 16));
     task_.where()->add(TaskState::kRunning, d);
     settled_ += d;
     pending_ = 0;
@@ -245,12 +245,12 @@ class Model {
     const Place* place = nullptr;
     CentreTree::Node* to = nullptr;
   };
-  CentreTree::Node* below(const Place& place) {
-    Step& step =
-        steps_[(reinterpret_cast<std::uintptr_t>(task_.where()) / sizeof(CentreTree::Node) +
-                reinterpret_cast<std::uintptr_t>(&place) / sizeof(Place)) %
-               steps_.size()];
-    if (step.from != task_.where() || step.place != &place) [[unlikely]]
+  [[gnu::always_inline]] CentreTree::Node* below(const Place& place) {
+    CentreTree::Node* const here = task_.where();
+    Step& step = steps_[(reinterpret_cast<std::uintptr_t>(here) / 16 +
+                         reinterpret_cast<std::uintptr_t>(&place) / sizeof(Place)) %
+                        steps_.size()];
+    if (step.from != here || step.place != &place) [[unlikely]]
       find_step(step, place);
     return step.to;
   }
@@ -259,6 +259,7 @@ class Model {
   ModelProcess& process_;
   Task& task_;
   const PieceCache::Entry* entries_;  // of own_pieces_, or of the process
+  const std::uint64_t ps_per_instruction_;
   std::uint64_t pending_ = 0;         // instructions not added to a node yet
   Duration settled_;                  // added to nodes, not to the task's clock yet
   ThreadWords words_;

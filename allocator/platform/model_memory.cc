@@ -37,7 +37,7 @@ void Model::killed(kernel::Signal signal, Addr at, kernel::Access access) {
 void Model::access(Addr at, kernel::Access access) {
   const PieceCache::Entry& e = entry(at);
   const bool write = access == kernel::Access::kWrite;
-  if ((write ? e.writable : e.readable) == PieceCache::piece(at)) return;
+  if (at - (write ? e.writable : e.readable) < Window::kPiece) return;
   if ((at & kStorageBit) == 0) {
     flush();
     const kernel::Signal signal =
@@ -119,7 +119,7 @@ void Model::copy(Addr to, Addr from, std::uint64_t n) {
 // between what is read and what is written next.
 void Model::own_word(Addr at) {
   const auto writable = [&] {
-    return entry(at).writable == PieceCache::piece(at);
+    return at - entry(at).writable < Window::kPiece;
   };
   flush();
   task_.charge(process_.process_.kernel().profile().costs.lock_atomic);

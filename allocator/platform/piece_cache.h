@@ -19,22 +19,23 @@ namespace faultline::alloc {
 class PieceCache final : public kernel::AccessCache {
  public:
   static constexpr std::size_t kEntries = 4096;
-  static constexpr std::uint64_t kNoPiece = ~std::uint64_t{0};
-  struct Entry {
-    std::uint64_t readable = kNoPiece, writable = kNoPiece;  // a piece's number, or none
-    std::byte* host = nullptr;                               // its first byte
-    [[nodiscard]] std::byte* at(Addr va) const {
-      return host + (va & (Window::kPiece - 1));
-    }
+  static constexpr Addr kNowhere = Addr{1} << 63;  // further from any address than a piece
+  // The piece that begins there may be read, written; where its first byte is.
+  struct alignas(32) Entry {
+    Addr readable = kNowhere, writable = kNowhere;
+    std::byte* host = nullptr;
   };
 
-  [[nodiscard]] static std::uint64_t piece(Addr at) { return at >> Window::kPieceShift; }
+  [[nodiscard]] static std::size_t index(Addr at) {
+    return (at >> Window::kPieceShift) % kEntries;
+  }
   [[nodiscard]] Entry* entries() { return entries_.data(); }
   void fill(Addr at, bool writable, std::byte* host) {
-    const std::uint64_t index = piece(at) % kEntries;
-    if (entries_[index].readable == kNoPiece)
-      filled_[count_++] = static_cast<std::uint16_t>(index);
-    entries_[index] = {piece(at), writable ? piece(at) : kNoPiece, host};
+    Entry& entry = entries_[index(at)];
+    if (entry.readable == kNowhere)
+      filled_[count_++] = static_cast<std::uint16_t>(index(at));
+    const Addr piece = at & ~(Window::kPiece - 1);
+    entry = {piece, writable ? piece : kNowhere, host};
   }
   void forget() override {
     for (; count_ > 0; --count_) entries_[filled_[count_ - 1]] = {};
