@@ -62,8 +62,8 @@ enum class Confidence : std::uint8_t {
   X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")
 
 // Time costs that a profile may leave out; zero then.
-#define FAULTLINE_OPTIONAL_COSTS(X) \
-  X(instruction, "one instruction of user code; if not given: one cycle")           \
+#define FAULTLINE_OPTIONAL_COSTS(X)                                                     \
+  X(instruction, "one instruction of user code; if not given: one cycle")               \
   X(tlb_l2_hit, "an access that misses the first level of the TLB and hits the second") \
   X(tlb_walk_level, "each level of a page walk that the walk cache doesn't know")
 

@@ -103,11 +103,11 @@ struct WalkCache {
 
 // What perf's generic events count on this CPU.
 enum class TlbEvent : std::uint8_t {
-  kNone,         // no such event, or one that the model can't count
-  kL1Misses,     // accesses that the first level doesn't hold
-  kL1ReadMisses, // the loads among them
-  kWalks,        // accesses that no level holds
-  kReadWalks,    // the loads among them
+  kNone,          // no such event, or one that the model can't count
+  kL1Misses,      // accesses that the first level doesn't hold
+  kL1ReadMisses,  // the loads among them
+  kWalks,         // accesses that no level holds
+  kReadWalks,     // the loads among them
 };
 struct TlbEvents {
   TlbEvent dtlb_loads = TlbEvent::kNone, dtlb_load_misses = TlbEvent::kReadWalks;

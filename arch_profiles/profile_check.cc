@@ -203,12 +203,16 @@ bool is_version(std::string_view text) {
 }
 
 void check_tlb(const Profile& p, const Node& tree) {
+  constexpr unsigned kMostWays = 64;
   const auto divides = [&](const std::string& name, unsigned entries, unsigned ways,
                            const char* key) {
+    if (ways > kMostWays)
+      impossible(tree, {key},
+                 name + " has more than " + std::to_string(kMostWays) + " ways");
     if (entries % ways != 0)
       impossible(tree, {key},
-                 std::to_string(entries) + " entries of " + name +
-                     " don't divide into " + std::to_string(ways) + " ways");
+                 std::to_string(entries) + " entries of " + name + " don't divide into " +
+                     std::to_string(ways) + " ways");
   };
   bool serves_base_pages = false;
   for (const TlbLevel& level : p.tlb) {

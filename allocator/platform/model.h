@@ -10,8 +10,8 @@
 //
 // Model: loads, stores and atomics take no time beyond the instructions that `cycles`
 // names, which count them; one instruction takes one cycle.  Misses of the data caches are
-// not modelled.  Where TLBs are (Profile::tlb_model), each task has a cache of pieces of its
-// own: what is in there is in the first level of its CPU's TLB, and marked as used.
+// not modelled.  Where TLBs are (Profile::tlb_model), each task has a cache of pieces of
+// its own: what is in there is in the first level of its CPU's TLB, and marked as used.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 
 #include "allocator/platform.h"
 #include "allocator/platform/model_lock.h"
-#include "allocator/platform/piece_cache.h"
+#include "allocator/platform/model_pieces.h"
 #include "allocator/platform/window.h"
 #include "kernel_model/kernel.h"
 #include "kernel_model/syscall.h"
@@ -84,7 +84,7 @@ class ModelProcess {
   PlatformFacts facts_;
   Window window_;
   PieceCache pieces_;  // of all tasks, without TLBs
-  Addr break_ = 0;  // libc's __curbrk: 0 until the kernel was asked
+  Addr break_ = 0;     // libc's __curbrk: 0 until the kernel was asked
   bool multi_threaded_ = false;
   std::uint64_t storage_used_ = 0;
   std::uint64_t ps_per_instruction_ = 0;  // in units of 2^-16 ps
@@ -218,8 +218,8 @@ class Model {
   // Adds the computation since the last time to the node where the task stands now.
   void settle() {
     if (pending_ == 0) return;
-    const Duration d = Duration::ps(
-        static_cast<std::int64_t>(pending_ * ps_per_instruction_ >> 16));
+    const Duration d =
+        Duration::ps(static_cast<std::int64_t>(pending_ * ps_per_instruction_ >> 16));
     task_.where()->add(TaskState::kRunning, d);
     settled_ += d;
     pending_ = 0;
@@ -260,8 +260,8 @@ class Model {
   Task& task_;
   const PieceCache::Entry* entries_;  // of own_pieces_, or of the process
   const std::uint64_t ps_per_instruction_;
-  std::uint64_t pending_ = 0;         // instructions not added to a node yet
-  Duration settled_;                  // added to nodes, not to the task's clock yet
+  std::uint64_t pending_ = 0;  // instructions not added to a node yet
+  Duration settled_;           // added to nodes, not to the task's clock yet
   ThreadWords words_;
   std::array<Step, 64> steps_{};  // where places lie in the attribution tree; a cache
 

@@ -118,9 +118,7 @@ void Model::copy(Addr to, Addr from, std::uint64_t n) {
 // Makes the word writable and this task the earliest one, both at once: nobody comes
 // between what is read and what is written next.
 void Model::own_word(Addr at) {
-  const auto writable = [&] {
-    return at - entry(at).writable < Window::kPiece;
-  };
+  const auto writable = [&] { return at - entry(at).writable < Window::kPiece; };
   flush();
   task_.charge(process_.process_.kernel().profile().costs.lock_atomic);
   do {

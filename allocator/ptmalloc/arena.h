@@ -31,7 +31,9 @@ class Arena {
 
   [[nodiscard, gnu::always_inline]] Addr top() const { return get(l_->top); }
   void set_top(Addr c) const { put(l_->top, c); }
-  [[nodiscard, gnu::always_inline]] Addr last_remainder() const { return get(l_->last_remainder); }
+  [[nodiscard, gnu::always_inline]] Addr last_remainder() const {
+    return get(l_->last_remainder);
+  }
   void set_last_remainder(Addr c) const { put(l_->last_remainder, c); }
 
   [[nodiscard, gnu::always_inline]] Addr bin(unsigned i) const {
@@ -88,7 +90,9 @@ class Arena {
   [[nodiscard, gnu::always_inline]] std::uint64_t get(std::uint64_t offset) const {
     return m.word(at_ + offset);
   }
-  [[gnu::always_inline]] void put(std::uint64_t offset, std::uint64_t v) const { m.set_word(at_ + offset, v); }
+  [[gnu::always_inline]] void put(std::uint64_t offset, std::uint64_t v) const {
+    m.set_word(at_ + offset, v);
+  }
   [[nodiscard, gnu::always_inline]] std::uint16_t flag(std::uint64_t offset) const {
     return m.p.template load<std::uint16_t>(at_ + offset);
   }

@@ -25,26 +25,44 @@ class Chunks {
   }
 
   // The size word with its flag bits, and the size alone.
-  [[nodiscard, gnu::always_inline]] std::uint64_t head(Addr c) const { return word(c + kWord); }
-  [[nodiscard, gnu::always_inline]] std::uint64_t size(Addr c) const { return head(c) & ~kSizeBits; }
-  [[gnu::always_inline]] void set_head(Addr c, std::uint64_t v) const { set_word(c + kWord, v); }
+  [[nodiscard, gnu::always_inline]] std::uint64_t head(Addr c) const {
+    return word(c + kWord);
+  }
+  [[nodiscard, gnu::always_inline]] std::uint64_t size(Addr c) const {
+    return head(c) & ~kSizeBits;
+  }
+  [[gnu::always_inline]] void set_head(Addr c, std::uint64_t v) const {
+    set_word(c + kWord, v);
+  }
   [[gnu::always_inline]] void set_head_size(Addr c, std::uint64_t size) const {
     set_head(c, (head(c) & kSizeBits) | size);
   }
-  [[gnu::always_inline]] void add_flag(Addr c, std::uint64_t flag) const { set_head(c, head(c) | flag); }
+  [[gnu::always_inline]] void add_flag(Addr c, std::uint64_t flag) const {
+    set_head(c, head(c) | flag);
+  }
 
   // The word before the header: a free chunk's size again, at its end; an mmapped one's
   // offset.
-  [[nodiscard, gnu::always_inline]] std::uint64_t prev_size(Addr c) const { return word(c); }
-  [[gnu::always_inline]] void set_foot(Addr c, std::uint64_t size) const { set_word(c + size, size); }
+  [[nodiscard, gnu::always_inline]] std::uint64_t prev_size(Addr c) const {
+    return word(c);
+  }
+  [[gnu::always_inline]] void set_foot(Addr c, std::uint64_t size) const {
+    set_word(c + size, size);
+  }
 
-  [[nodiscard, gnu::always_inline]] bool prev_inuse(Addr c) const { return (head(c) & kPrevInuse) != 0; }
+  [[nodiscard, gnu::always_inline]] bool prev_inuse(Addr c) const {
+    return (head(c) & kPrevInuse) != 0;
+  }
   // Whether a chunk of `size` at `c` is in use is written in the header that follows it.
   [[nodiscard, gnu::always_inline]] bool inuse(Addr c, std::uint64_t size) const {
     return prev_inuse(c + size);
   }
-  [[gnu::always_inline]] void set_inuse(Addr c, std::uint64_t size) const { add_flag(c + size, kPrevInuse); }
-  [[gnu::always_inline]] void clear_prev_inuse(Addr c) const { set_head(c, head(c) & ~kPrevInuse); }
+  [[gnu::always_inline]] void set_inuse(Addr c, std::uint64_t size) const {
+    add_flag(c + size, kPrevInuse);
+  }
+  [[gnu::always_inline]] void clear_prev_inuse(Addr c) const {
+    set_head(c, head(c) & ~kPrevInuse);
+  }
 
   // Links of a free chunk, and of the skip list over the sizes of a large bin.
   [[nodiscard, gnu::always_inline]] Addr fd(Addr c) const { return word(c + 16); }
@@ -53,8 +71,12 @@ class Chunks {
   [[nodiscard, gnu::always_inline]] Addr bk_nextsize(Addr c) const { return word(c + 40); }
   [[gnu::always_inline]] void set_fd(Addr c, Addr to) const { set_word(c + 16, to); }
   [[gnu::always_inline]] void set_bk(Addr c, Addr to) const { set_word(c + 24, to); }
-  [[gnu::always_inline]] void set_fd_nextsize(Addr c, Addr to) const { set_word(c + 32, to); }
-  [[gnu::always_inline]] void set_bk_nextsize(Addr c, Addr to) const { set_word(c + 40, to); }
+  [[gnu::always_inline]] void set_fd_nextsize(Addr c, Addr to) const {
+    set_word(c + 32, to);
+  }
+  [[gnu::always_inline]] void set_bk_nextsize(Addr c, Addr to) const {
+    set_word(c + 40, to);
+  }
 
   P& p;
 };

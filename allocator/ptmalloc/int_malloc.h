@@ -31,7 +31,8 @@ Addr Ptmalloc<P>::int_malloc(const Arena<P>& av, std::uint64_t bytes) {
 }
 
 template <Platform P>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::find_chunk(const Arena<P>& av, std::uint64_t nb) {
+[[gnu::always_inline]] inline Addr Ptmalloc<P>::find_chunk(const Arena<P>& av,
+                                                           std::uint64_t nb) {
   if (const Addr mem = from_fastbin(av, nb)) return mem;
   if (is_small(nb)) {
     if (const Addr mem = from_small_bin(av, nb)) return mem;
@@ -64,7 +65,8 @@ template <Platform P>
 }
 
 template <Platform P>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::from_fastbin(const Arena<P>& av, std::uint64_t nb) {
+[[gnu::always_inline]] inline Addr Ptmalloc<P>::from_fastbin(const Arena<P>& av,
+                                                             std::uint64_t nb) {
   if (nb > max_fast_) return 0;
   P& p = av.m.p;
   const Addr head = av.fastbin(fastbin_index(nb));
@@ -182,7 +184,8 @@ Addr Ptmalloc<P>::carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uin
 }
 
 template <Platform P>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::from_top(const Arena<P>& av, std::uint64_t nb) {
+[[gnu::always_inline]] inline Addr Ptmalloc<P>::from_top(const Arena<P>& av,
+                                                         std::uint64_t nb) {
   const Addr top = av.top();
   const std::uint64_t size = av.m.size(top);
   if (size < nb + kMinSize) return 0;

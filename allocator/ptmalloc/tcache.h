@@ -29,7 +29,8 @@ class Tcache {
                  : m_.p.template load<std::uint8_t>(at_ + index);
   }
 
-  [[gnu::always_inline]] void put(unsigned index, Addr mem, TcacheKey kind, std::uint64_t key) const {
+  [[gnu::always_inline]] void put(unsigned index, Addr mem, TcacheKey kind,
+                                  std::uint64_t key) const {
     const Addr head = entries_ + kWord * index;
     if (kind != TcacheKey::kNone)
       m_.set_word(mem + kWord, kind == TcacheKey::kOwner ? at_ : key);

@@ -27,6 +27,22 @@ std::vector<unsigned> shifts_of(const arch::TlbLevel& array, unsigned page_shift
 
 }  // namespace
 
+std::uint64_t counted(const TlbStats& stats, arch::TlbEvent event) {
+  switch (event) {
+    case arch::TlbEvent::kL1Misses:
+      return stats.l1_misses;
+    case arch::TlbEvent::kL1ReadMisses:
+      return stats.l1_read_misses;
+    case arch::TlbEvent::kWalks:
+      return stats.walks;
+    case arch::TlbEvent::kReadWalks:
+      return stats.read_walks;
+    case arch::TlbEvent::kNone:
+      break;
+  }
+  return 0;
+}
+
 Tlbs::Tlbs(Kernel& kernel)
     : kernel_(kernel), profile_(kernel.profile()), cpus_(profile_.cpus) {
   for (const arch::TlbLevel& array : profile_.tlb)
@@ -68,7 +84,7 @@ const TlbStats& Tlbs::stats(const Process& process) const {
 
 Tlbs::Hint Tlbs::find(Cpu& cpu, unsigned level, Asid asid, VirtAddr at) const {
   for (TlbArray& array : cpu.level[level])
-    if (TlbEntry* const entry = array.find(asid, at)) return {entry, &array};
+    if (const TlbEntry* const entry = array.find(asid, at)) return {entry, &array};
   return {};
 }
 
@@ -105,7 +121,7 @@ Duration Tlbs::walk_down(Cpu& cpu, Asid asid, VirtAddr at, unsigned level,
   for (unsigned above = level; above-- > 0;) {
     const unsigned shift = pages.tree().shape(above).shift;
     if (cpu.walk_cache) {
-      if (TlbEntry* const known = cpu.walk_cache->find(asid, at, shift)) {
+      if (const TlbEntry* const known = cpu.walk_cache->find(asid, at, shift)) {
         cpu.walk_cache->use(*known);
         break;
       }
@@ -176,8 +192,8 @@ bool Tlbs::flushes_all(Range range, std::uint64_t stride) const {
     case arch::Isa::kPpc64Radix:
       return strides > kCeiling;
     case arch::Isa::kArm64:
-      return strides >= (kernel_.version() < 5'000 ? kTlbiOps4_15
-                                                   : profile_.geometry.page_size() / 8);
+      return strides >=
+             (kernel_.version() < 5'000 ? kTlbiOps4_15 : profile_.geometry.page_size() / 8);
     case arch::Isa::kS390x:
       return true;
     default:

@@ -47,6 +47,9 @@ struct TlbStats {
   Duration time;  // of second-level hits and walks
 };
 
+// What perf would show for an event.
+[[nodiscard]] std::uint64_t counted(const TlbStats& stats, arch::TlbEvent event);
+
 class Tlbs {
  public:
   explicit Tlbs(Kernel& kernel);
@@ -78,7 +81,7 @@ class Tlbs {
 
  private:
   struct Hint {
-    TlbEntry* entry = nullptr;
+    const TlbEntry* entry = nullptr;
     TlbArray* array = nullptr;
   };
   struct Cpu {

@@ -14,6 +14,7 @@
 // cover the same address may both be there; the first one found is used.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,18 +28,16 @@ using Asid = std::uint32_t;  // which address space; 0 is none
 struct TlbEntry {
   std::uint64_t block = 0;  // address >> shift
   Asid asid = 0;            // 0: the entry is empty
-  std::uint8_t shift = 0;   // log2 of the block's size
-  bool marked = false;
+  std::uint32_t shift = 0;  // log2 of the block's size
   [[nodiscard]] bool covers(Asid space, VirtAddr at) const {
     return block == at.v >> shift && asid == space;
   }
-  [[nodiscard]] Range range() const {
-    return {{block << shift}, {(block + 1) << shift}};
-  }
+  [[nodiscard]] Range range() const { return {{block << shift}, {(block + 1) << shift}}; }
 };
 
 class TlbArray {
  public:
+  static constexpr unsigned kMostWays = 64;
   // `shifts`: the sizes of blocks that it holds.
   TlbArray(unsigned entries, unsigned ways, std::vector<unsigned> shifts);
 
@@ -47,33 +46,43 @@ class TlbArray {
   [[nodiscard]] unsigned fit(unsigned shift) const;
 
   // Null: not there.  Looking is not using.
-  [[nodiscard]] TlbEntry* find(Asid asid, VirtAddr at);
-  [[nodiscard]] TlbEntry* find(Asid asid, VirtAddr at, unsigned shift);
+  [[nodiscard]] const TlbEntry* find(Asid asid, VirtAddr at) const;
+  [[nodiscard]] const TlbEntry* find(Asid asid, VirtAddr at, unsigned shift) const;
   // True: that took the marks off the others of its set.
-  bool use(TlbEntry& entry);
+  bool use(const TlbEntry& entry);
   // Puts the block of that size around `at` in and uses it.  `evicted`: who lost an entry
   // for it; 0: nobody.
   struct Insertion {
-    TlbEntry* entry = nullptr;
+    const TlbEntry* entry = nullptr;
     Asid evicted = 0;
     bool dropped_marks = false;
   };
   Insertion insert(Asid asid, VirtAddr at, unsigned shift);
 
-  // Takes out what overlaps `range`, or all of that address space.  True if there was any.
-  bool flush(Asid asid, Range range);
-  bool flush(Asid asid);
+  // Takes out what overlaps `range`, or all of that address space.
+  void flush(Asid asid, Range range);
+  void flush(Asid asid);
 
-  [[nodiscard]] std::span<TlbEntry> set_of(const TlbEntry& entry);
+  [[nodiscard]] std::span<const TlbEntry> set_of(const TlbEntry& entry) const;
   [[nodiscard]] std::span<const TlbEntry> entries() const { return entries_; }
 
  private:
-  [[nodiscard]] std::span<TlbEntry> set(std::uint64_t block);
+  // How many entries there are of the blocks whose numbers fall together: mostly none,
+  // which saves the search.
+  static constexpr std::size_t kCensus = 1024;
+  [[nodiscard]] static std::size_t census_of(std::uint64_t block) {
+    return (block ^ block >> 10) % kCensus;
+  }
+  [[nodiscard]] std::size_t set_number(std::uint64_t block) const { return block % sets_; }
+  void clear(std::size_t index);
 
   unsigned ways_;
   std::uint64_t sets_;
-  std::vector<unsigned> shifts_;  // largest first
-  std::vector<TlbEntry> entries_;
+  std::uint64_t all_ways_;                    // as many ones
+  std::vector<unsigned> shifts_;              // largest first
+  std::vector<TlbEntry> entries_;             // set by set
+  std::vector<std::uint64_t> live_, marked_;  // of each set, one bit a way
+  std::array<std::uint8_t, kCensus> census_{};
 };
 
 }  // namespace faultline::kernel

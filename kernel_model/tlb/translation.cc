@@ -26,15 +26,14 @@ Translation translation_of(PageTables& pages, VirtAddr at) {
   return {log2_of(tlb_entry_range(pages, at).bytes()), level};
 }
 
-bool coalesces(const PageTables& pages, VirtAddr at, unsigned count) {
-  const std::uint64_t page = pages.geometry().page_size();
-  const VirtAddr start{at.v & ~(page * count - 1)};
-  PageView expected = pages.look(start);
-  if (expected.kind != PageView::kBase || expected.pfn.v % count != 0) return false;
-  for (unsigned i = 1; i < count; ++i) {
-    ++expected.pfn.v;
-    if (pages.look(start + i * page) != expected) return false;
-  }
+bool coalesces(PageTables& pages, VirtAddr at, unsigned count) {
+  const Table* const table = pages.tree().find_pte_table(at);
+  if (table == nullptr) return false;
+  const std::uint64_t index = pages.tree().shape(table->level).index(at) & ~(count - 1ULL);
+  const Pte* const group = &table->entry[index];
+  if (!group->present() || group->pfn().v % count != 0) return false;
+  for (unsigned i = 1; i < count; ++i)
+    if (group[i].raw() != group->at_subpage(i).raw()) return false;
   return true;
 }
 

@@ -20,7 +20,7 @@ struct Translation {
 // The hardware sees `count` base pages around `at`, aligned to as many, as one: all present
 // with the same rights and the same accessed and dirty bits, in frames that are contiguous
 // and aligned alike.
-[[nodiscard]] bool coalesces(const PageTables& pages, VirtAddr at, unsigned count);
+[[nodiscard]] bool coalesces(PageTables& pages, VirtAddr at, unsigned count);
 
 // The deepest table on the way to `at`: where a walk that finds nothing ends.
 [[nodiscard]] unsigned deepest_level(PageTables& pages, VirtAddr at);

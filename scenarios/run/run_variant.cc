@@ -131,6 +131,8 @@ VariantRun Machine::run(workloads::Progress& progress, KeepProc proc) {
   r.locks = lock_uses(out.evidence);
   r.explanation = explain(out.evidence);
   r.cost_notes = cost_notes(spec_.profile);
+  r.tlb_modelled = spec_.profile.tlb_model;
+  r.tlb_note = spec_.profile.tlb_events.note;
   return out;
 }
 

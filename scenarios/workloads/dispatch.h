@@ -6,6 +6,7 @@
 #include "scenarios/workloads/hugepages.h"
 #include "scenarios/workloads/mallocstress.h"
 #include "scenarios/workloads/ops.h"
+#include "scenarios/workloads/spec_like.h"
 #include "scenarios/workloads/touch.h"
 #include "scenarios/workloads/workload.h"
 #include "sim/check.h"
@@ -18,6 +19,7 @@ Outcome run(P& p, Allocator& allocator, const Params& params, Progress& progress
   if (name == "hugepages") return hugepages(p, allocator, params, progress);
   if (name == "mallocstress") return mallocstress(p, allocator, params, progress);
   if (name == "ops") return ops(p, allocator, params);
+  if (name == "spec-like") return spec_like(p, allocator, params, progress);
   if (name == "touch") return touch(p, params);
   FAULTLINE_CHECK(!"a workload that is declared but not dispatched");
   return {};
