@@ -26,9 +26,33 @@ char thp_letter(kernel::ThpEnabled mode) {
   return 'n';
 }
 
+Architecture architecture_of(arch::Isa isa) {
+  switch (isa) {
+    case arch::Isa::kX86_64:
+      return Architecture::kX86;
+    case arch::Isa::kArm64:
+      return Architecture::kAArch64;
+    case arch::Isa::kPpc64Hash:
+    case arch::Isa::kPpc64Radix:
+      return Architecture::kPowerPc;
+    case arch::Isa::kS390x:
+      return Architecture::kS390;
+    case arch::Isa::kRiscv64:
+      return Architecture::kRiscV;
+    case arch::Isa::kMips64:
+      return Architecture::kMips;
+    case arch::Isa::kSparc64:
+      return Architecture::kSparc;
+    case arch::Isa::kLoongarch64:
+      return Architecture::kLoongArch;
+  }
+  return Architecture::kX86;
+}
+
 PlatformFacts facts_of(const kernel::Kernel& kernel) {
   const auto& geometry = kernel.profile().geometry;
   PlatformFacts f;
+  f.architecture = architecture_of(kernel.profile().isa);
   f.page_size = geometry.page_size();
   f.thp_size = geometry.has_thp ? geometry.pmd_size() : 0;
   f.cpus = kernel.profile().cpus;

@@ -117,6 +117,14 @@ std::string expectations(const Result& r) {
          " met\n" + failed;
 }
 
+std::string notes(const Result& r) {
+  std::string out;
+  for (const VariantResult& v : r.variants)
+    for (const std::string& note : v.notes)
+      out += wrap(note, "  note, " + v.name + ": ", kWidth);
+  return out.empty() ? out : "\n" + out;
+}
+
 // Why: in full for the first variant, the differences for the others.
 std::string explanation(const Result& r) {
   if (r.variants.empty()) return "";
@@ -153,11 +161,12 @@ std::string costs(const Result& r) {
 }  // namespace
 
 std::string measured_text(const Result& result) {
-  return heading(result) + "\n" + variants_table(result) + expectations(result);
+  return heading(result) + "\n" + variants_table(result) + notes(result) +
+         expectations(result);
 }
 
 std::string text(const Result& result) {
-  return heading(result) + "\n" + variants_table(result) + tlb(result) +
+  return heading(result) + "\n" + variants_table(result) + notes(result) + tlb(result) +
          published_table(result) + expectations(result) + explanation(result) +
          costs(result);
 }

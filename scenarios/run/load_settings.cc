@@ -63,14 +63,25 @@ void read_switches(const Node& table, const std::string& prefix,
   }
 }
 
-alloc::Settings read_tunables(const Node& node, const std::string& release) {
-  alloc::TunablesResult read = alloc::parse_tunables(as_text(node, "allocator.tunables"),
-                                                     *alloc::find_release(release));
-  if (read.problem.empty()) return read.settings;
-  std::string hint = "write \"glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0\"";
-  if (!read.unknown.empty()) hint = did_you_mean(read.unknown, read.accepted);
-  throw InputError({node.place, "allocator.tunables", "allocator.tunables: " + read.problem,
-                    std::move(hint), std::move(read.accepted)});
+// tunables = "…" is GLIBC_TUNABLES; environment = { MALLOC_ARENA_MAX = "2" } the older
+// variables.  What glibc passes over is noted, not refused.
+void read_tunables(const Node& table, AllocatorSpec& spec) {
+  std::string tunables;
+  std::vector<alloc::Environment> variables;
+  if (const Node* given = table.find("tunables"))
+    tunables = as_text(*given, "allocator.tunables");
+  if (const Node* given = table.find("environment"))
+    for (const Entry& entry : as_table(*given, "allocator.environment").entries) {
+      const std::string value = as_text(entry.value, "allocator.environment." + entry.key);
+      if (entry.key == "GLIBC_TUNABLES")
+        tunables = value;
+      else
+        variables.push_back({entry.key, value});
+    }
+  alloc::TunablesResult read =
+      alloc::parse_tunables(tunables, *alloc::find_release(spec.release), variables);
+  spec.settings = read.settings;
+  spec.notes = std::move(read.notes);
 }
 
 std::int64_t read_bytes(const Node& node, const std::string& key,
@@ -215,7 +226,8 @@ AllocatorSpec read_allocator(const Node& settings) {
   const Node* node = settings.find("allocator");
   if (node == nullptr) return spec;
   const Node& table = as_table(*node, "allocator");
-  check_keys(table, "[allocator]", std::vector<std::string>{"name", "release", "tunables"});
+  check_keys(table, "[allocator]",
+             std::vector<std::string>{"environment", "name", "release", "tunables"});
   std::size_t index = 0;
   if (const Node* name = table.find("name"))
     index = as_choice(*name, "allocator.name", allocator_names(), "allocator");
@@ -225,8 +237,7 @@ AllocatorSpec read_allocator(const Node& settings) {
   if (const Node* release = table.find("release"))
     spec.release = decl.releases[as_choice(*release, "allocator.release", decl.releases,
                                            "release of " + spec.name)];
-  if (const Node* tunables = table.find("tunables"))
-    spec.settings = read_tunables(*tunables, spec.release);
+  read_tunables(table, spec);
   return spec;
 }
 

@@ -34,7 +34,7 @@ std::span<const MetricDecl> machine_metrics() {
 }
 
 std::vector<MetricDecl> tlb_metrics(const arch::Profile& machine) {
-  if (!machine.tlb_model) return {};
+  if (machine.tlb.empty()) return {};
   std::vector<MetricDecl> all;
   if (machine.tlb_events.dtlb_loads != arch::TlbEvent::kNone)
     all.push_back({"dTLB-loads", "perf's event, as this CPU counts it"});

@@ -25,8 +25,9 @@ struct MetricDecl {
 // /proc/vmstat.
 [[nodiscard]] std::span<const MetricDecl> machine_metrics();
 
-// Those of the TLBs, if the machine has them modelled; perf's events only where the CPU has
-// them.
+// Those of the TLBs, where the machine's are known; perf's events only where the CPU has
+// them.  A run has them if the TLBs are modelled; a scenario may name them anyway, so that
+// its TLBs can be switched off.
 [[nodiscard]] std::vector<MetricDecl> tlb_metrics(const arch::Profile& machine);
 
 // All that a run of `workload` on that machine yields.

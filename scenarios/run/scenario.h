@@ -24,7 +24,8 @@ namespace faultline::scenario {
 struct AllocatorSpec {
   std::string name = "ptmalloc";
   std::string release = "2.26";
-  alloc::Settings settings;  // from tunables = "glibc.malloc.arena_max=2:…"
+  alloc::Settings settings;        // from tunables = "glibc.malloc.arena_max=2:…"
+  std::vector<std::string> notes;  // what of them glibc passes over
 };
 
 // A number that somebody published about one variant.
