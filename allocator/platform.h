@@ -30,8 +30,21 @@ struct SysValue {
   [[nodiscard]] bool ok() const { return error == 0; }
 };
 
+// What a libc is built for.
+enum class Architecture : std::uint8_t {
+  kAArch64,
+  kLoongArch,
+  kMips,
+  kPowerPc,
+  kRiscV,
+  kS390,
+  kSparc,
+  kX86
+};
+
 // Facts of the machine that are known at start-up and don't change.
 struct PlatformFacts {
+  Architecture architecture = Architecture::kX86;
   std::uint64_t page_size = 4096;
   std::uint64_t thp_size = 0;  // hpage_pmd_size; 0: no THP
   unsigned cpus = 1;           // online

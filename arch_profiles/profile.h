@@ -90,8 +90,28 @@ struct ArchNames {
 
 struct TlbLevel {
   std::string name;
+  unsigned level = 1;  // 1 or 2; several arrays of one level are asked at once
   unsigned entries = 0, ways = 0;
   std::vector<std::uint64_t> page_sizes;
+  unsigned coalesced_pages = 0;  // so many contiguous base pages are one entry; 0: never
+};
+
+// Entries of the tables above the leaves, for page walks; 0: none.
+struct WalkCache {
+  unsigned entries = 0, ways = 0;
+};
+
+// What perf's generic events count on this CPU.
+enum class TlbEvent : std::uint8_t {
+  kNone,          // no such event, or one that the model can't count
+  kL1Misses,      // accesses that the first level doesn't hold
+  kL1ReadMisses,  // the loads among them
+  kWalks,         // accesses that no level holds
+  kReadWalks,     // the loads among them
+};
+struct TlbEvents {
+  TlbEvent dtlb_loads = TlbEvent::kNone, dtlb_load_misses = TlbEvent::kReadWalks;
+  std::string note;  // the hardware's events, in words
 };
 
 // What the kernel runs on: the machine itself, or KVM with nested page tables.  The costs
@@ -120,6 +140,9 @@ struct Profile {
   std::string split_pmd_ptlock_since;
   std::string per_vma_lock_since;  // "6.4" …; "" is never
   std::vector<TlbLevel> tlb;
+  WalkCache walk_cache;
+  TlbEvents tlb_events;
+  bool tlb_model = false;  // accesses go through the modelled TLBs
   Costs costs;
   std::map<std::string, CostSource> cost_sources;  // by cost name
 

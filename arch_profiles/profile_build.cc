@@ -222,18 +222,58 @@ ArchNames read_names(const Node& table) {
   return names;
 }
 
-TlbLevel read_tlb(const Node& node) {
-  static const std::vector<std::string> keys = {"name", "entries", "ways", "page_sizes",
-                                                "source"};
+TlbLevel read_tlb(const Node& node, unsigned default_level) {
+  static const std::vector<std::string> keys = {
+      "name", "level", "entries", "ways", "page_sizes", "coalesced_pages", "source"};
   check_keys(as_table(node, "tlb"), "[[tlb]]", keys);
   TlbLevel level;
   level.name = as_text(require(node, "name", "[[tlb]]"), "tlb.name");
+  level.level = default_level;
+  if (const Node* given = node.find("level"))
+    level.level = static_cast<unsigned>(as_integer(*given, "tlb.level", 1, 2));
   level.entries = static_cast<unsigned>(
       as_integer(require(node, "entries", "[[tlb]]"), "tlb.entries", 1, 1 << 16));
   level.ways = static_cast<unsigned>(
       as_integer(require(node, "ways", "[[tlb]]"), "tlb.ways", 1, level.entries));
   level.page_sizes = read_sizes(require(node, "page_sizes", "[[tlb]]"), "tlb.page_sizes");
+  if (const Node* pages = node.find("coalesced_pages"))
+    level.coalesced_pages =
+        static_cast<unsigned>(as_integer(*pages, "tlb.coalesced_pages", 0, 64));
   return level;
+}
+
+TlbEvent read_event(const Node& table, std::string_view key, TlbEvent fallback) {
+  static const std::vector<std::string> names = {"none", "l1-misses", "l1-read-misses",
+                                                 "walks", "read-walks"};
+  const Node* node = table.find(key);
+  if (node == nullptr) return fallback;
+  return static_cast<TlbEvent>(as_choice(*node, "tlb_events." + std::string(key), names));
+}
+
+// The arrays, in the order of their tables: the first is of level 1 and the others of level
+// 2 unless they say so.
+void read_tlbs(const Node& tree, Profile& p) {
+  if (const Node* tlb = tree.find("tlb"))
+    for (const Node& level : as_list(*tlb, "tlb"))
+      p.tlb.push_back(read_tlb(level, p.tlb.empty() ? 1 : 2));
+  if (const Node* cache = tree.find("walk_cache")) {
+    const Node& table = as_table(*cache, "walk_cache");
+    const auto number = [&](std::string_view key, std::int64_t max) {
+      return static_cast<unsigned>(as_integer(require(table, key, "[walk_cache]"),
+                                              "walk_cache." + std::string(key), 1, max));
+    };
+    p.walk_cache.entries = number("entries", 1 << 16);
+    p.walk_cache.ways = number("ways", p.walk_cache.entries);
+  }
+  if (const Node* events = tree.find("tlb_events")) {
+    const Node& table = as_table(*events, "tlb_events");
+    p.tlb_events.dtlb_loads = read_event(table, "dtlb_loads", TlbEvent::kNone);
+    p.tlb_events.dtlb_load_misses =
+        read_event(table, "dtlb_load_misses", TlbEvent::kReadWalks);
+    p.tlb_events.note = text_or(table, "note", "");
+  }
+  if (const Node* model = tree.find("tlb_model"))
+    p.tlb_model = as_boolean(*model, "tlb_model");
 }
 
 // A cost is a table with its source, or, in a scenario, just the value.
@@ -329,8 +369,7 @@ Profile build_profile(const Node& tree, std::string name) {
     p.hardware_access_dirty = as_boolean(*dirty, "features.hardware_access_dirty");
   p.split_pmd_ptlock_since = text_or(features, "split_pmd_ptlock_since", "");
   p.per_vma_lock_since = text_or(features, "per_vma_lock_since", "");
-  if (const Node* tlb = tree.find("tlb"))
-    for (const Node& level : as_list(*tlb, "tlb")) p.tlb.push_back(read_tlb(level));
+  read_tlbs(tree, p);
   read_costs(table_of(tree, "costs"), p);
   if (const Node* virt = tree.find("virt"))
     p.virt = static_cast<Virt>(as_choice(*virt, "virt", kVirts));

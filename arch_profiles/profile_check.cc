@@ -202,6 +202,39 @@ bool is_version(std::string_view text) {
          digits(text.substr(dot + 1));
 }
 
+void check_tlb(const Profile& p, const Node& tree) {
+  constexpr unsigned kMostWays = 64;
+  const auto divides = [&](const std::string& name, unsigned entries, unsigned ways,
+                           const char* key) {
+    if (ways > kMostWays)
+      impossible(tree, {key},
+                 name + " has more than " + std::to_string(kMostWays) + " ways");
+    if (entries % ways != 0)
+      impossible(tree, {key},
+                 std::to_string(entries) + " entries of " + name + " don't divide into " +
+                     std::to_string(ways) + " ways");
+  };
+  bool serves_base_pages = false;
+  for (const TlbLevel& level : p.tlb) {
+    divides(level.name, level.entries, level.ways, "tlb");
+    for (const std::uint64_t size : level.page_sizes) {
+      if ((size & (size - 1)) != 0)
+        impossible(tree, {"tlb"}, "no page of " + level.name + " has " + size_text(size));
+      serves_base_pages |= level.level == 1 && size <= p.geometry.page_size();
+    }
+    if ((level.coalesced_pages & (level.coalesced_pages - 1)) != 0)
+      impossible(tree, {"tlb"},
+                 "coalesced_pages of " + level.name + " is not a power of two");
+  }
+  if (p.walk_cache.entries != 0)
+    divides("the walk cache", p.walk_cache.entries, p.walk_cache.ways, "walk_cache");
+  if (p.tlb_model && !serves_base_pages)
+    impossible(tree, {"tlb_model", "tlb"},
+               "its TLB can't be modelled: no array of level 1 is known that holds pages "
+               "of " +
+                   size_text(p.geometry.page_size()));
+}
+
 void check_rest(const Profile& p, const Node& tree) {
   if (!is_version(p.split_pmd_ptlock_since))
     impossible(tree, {"features.split_pmd_ptlock_since"},
@@ -210,11 +243,7 @@ void check_rest(const Profile& p, const Node& tree) {
     impossible(tree, {"features.per_vma_lock_since"},
                "not a kernel version, such as \"6.4\"");
   if (p.cpu_hz == 0) impossible(tree, {"cpu_frequency"}, "a CPU has a clock");
-  for (const TlbLevel& level : p.tlb)
-    if (level.entries % level.ways != 0)
-      impossible(tree, {"tlb"},
-                 std::to_string(level.entries) + " entries of " + level.name +
-                     " don't divide into " + std::to_string(level.ways) + " ways");
+  check_tlb(p, tree);
 #define X(name, text) \
   if (p.costs.name == 0) impossible(tree, {"costs." #name}, "a rate of nothing never ends");
   FAULTLINE_RATE_COSTS(X)

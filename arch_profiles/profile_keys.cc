@@ -26,7 +26,7 @@ const std::vector<TableKeys>& format() {
   static const std::vector<TableKeys> tables = {
       {"",
        {"abstract", "base", "cpu_frequency", "cpus", "isa", "memory", "node_distance",
-        "node_of_cpu", "nodes", "source", "title", "tlb", "virt"}},
+        "node_of_cpu", "nodes", "source", "title", "tlb", "tlb_model", "virt"}},
       {"geometry",
        {"contpte_pages", "hugetlb_sizes", "levels", "max_order", "page_size", "pa_bits",
         "thp", "va_bits"}},
@@ -36,6 +36,8 @@ const std::vector<TableKeys>& format() {
       {"features",
        {"broadcast_tlbi", "hardware_access_dirty", "per_vma_lock_since",
         "split_pmd_ptlock_since"}},
+      {"tlb_events", {"dtlb_load_misses", "dtlb_loads", "note"}},
+      {"walk_cache", {"entries", "source", "ways"}},
       {"costs", kCostNames},
   };
   return tables;

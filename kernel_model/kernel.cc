@@ -13,6 +13,7 @@
 #include "kernel_model/phys/page_contents.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
+#include "kernel_model/tlb/tlb.h"
 
 namespace faultline::kernel {
 
@@ -40,7 +41,8 @@ Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig&
       phys_(std::make_unique<PhysMem>(profile_, config_)),
       vmstat_(std::make_unique<Vmstat>()),
       mm_shared_(std::make_unique<MmShared>(*this)),
-      hugetlb_(std::make_unique<HugetlbPools>(*this)) {
+      hugetlb_(std::make_unique<HugetlbPools>(*this)),
+      tlbs_(profile_.tlb_model ? std::make_unique<Tlbs>(*this) : nullptr) {
   for (std::size_t node = 0; node < profile_.nodes.size(); ++node)
     bandwidth_.push_back(
         std::make_unique<SharedBandwidth>(engine, profile_.costs.node_bandwidth));
@@ -61,7 +63,8 @@ Process& Kernel::create_process(std::string name) {
 }
 
 Process& Kernel::add_process(std::string name) {
-  processes_.push_back(std::make_unique<Process>(*this, std::move(name)));
+  const auto asid = static_cast<std::uint32_t>(processes_.size() + 1);
+  processes_.push_back(std::make_unique<Process>(*this, std::move(name), asid));
   return *processes_.back();
 }
 
@@ -77,14 +80,18 @@ LockCosts Kernel::lock_costs() const {
   return {.atomic = profile_.costs.lock_atomic, .handover = profile_.costs.lock_handover};
 }
 
-Process::Process(Kernel& kernel, std::string name)
-    : kernel_(kernel), name_(std::move(name)), mm_(std::make_unique<Mm>(*this)) {}
+Process::Process(Kernel& kernel, std::string name, std::uint32_t asid)
+    : kernel_(kernel),
+      name_(std::move(name)),
+      asid_(asid),
+      mm_(std::make_unique<Mm>(*this)) {}
 
 Process::~Process() = default;
 
 std::unique_ptr<Mm> Process::exec_mmap(std::unique_ptr<Mm> mm) {
   std::swap(mm_, mm);
   ++access_generation;
+  if (Tlbs* const tlbs = kernel_.tlbs()) tlbs->flush_all(*this);
   return mm;
 }
 

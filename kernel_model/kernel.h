@@ -24,18 +24,44 @@ class Mm;            // kernel_model/mm/mm.h
 class PhysMem;       // kernel_model/phys/phys_mem.h
 class PageContents;  // kernel_model/phys/page_contents.h
 class HugetlbPools;  // kernel_model/mm/hugetlb.h
+class Tlbs;          // kernel_model/tlb/tlb.h
 class MmShared;  // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero
                  // page …)
 struct Vmstat;   // kernel_model/proc/vmstat.h: one uint64 a counter, the kernel's names
 
+// Remembers accesses that went through.
+class AccessCache {
+ public:
+  virtual void forget() = 0;
+
+ protected:
+  ~AccessCache() = default;
+};
+
+// Rises whenever a mapping that allowed an access stops allowing it (unmap, protect,
+// discard), or an access that was free in the TLB may be so no longer.
+class AccessGeneration {
+ public:
+  void operator++() {
+    for (AccessCache* const cache : caches_) cache->forget();
+  }
+  void add(AccessCache& cache) { caches_.push_back(&cache); }
+  void remove(AccessCache& cache) { std::erase(caches_, &cache); }
+
+ private:
+  std::vector<AccessCache*> caches_;
+};
+
 // A thread group.  Per-process counters as getrusage and /proc/PID/status give them.
 class Process {
  public:
-  Process(Kernel& kernel, std::string name);
+  Process(Kernel& kernel, std::string name, std::uint32_t asid);
   ~Process();
   [[nodiscard]] Kernel& kernel() const { return kernel_; }
   [[nodiscard]] Mm& mm() const { return *mm_; }
   [[nodiscard]] const std::string& name() const { return name_; }
+  // Its number from 1 in Kernel::processes(), which tags its entries in TLBs.
+  [[nodiscard]] std::uint32_t asid() const { return asid_; }
 
   std::uint64_t minflt = 0, majflt = 0;
   bool oom_killed = false;  // its threads end at their next fault
@@ -45,9 +71,7 @@ class Process {
   // are about to go and no access of a later time can have reached them yet.
   std::function<void(Range)> on_discard;
   std::function<void(VirtAddr from, VirtAddr to, std::uint64_t bytes)> on_move;
-  // Rises whenever a mapping that allowed an access stops allowing it (unmap, protect,
-  // discard): caches of "this page may be accessed" compare it.
-  std::uint64_t access_generation = 0;
+  AccessGeneration access_generation;
 
   // Contents of `range` are gone.
   void discarded(Range range) {
@@ -61,6 +85,7 @@ class Process {
  private:
   Kernel& kernel_;
   std::string name_;
+  std::uint32_t asid_;
   std::unique_ptr<Mm> mm_;
 };
 
@@ -94,6 +119,7 @@ class Kernel {
   [[nodiscard]] SharedBandwidth& bandwidth(int node);  // costs.node_bandwidth each
   [[nodiscard]] HugetlbPools& hugetlb() { return *hugetlb_; }
   [[nodiscard]] MmShared& mm_shared() { return *mm_shared_; }
+  [[nodiscard]] Tlbs* tlbs() { return tlbs_.get(); }  // null: TLBs aren't modelled
   [[nodiscard]] Vmstat& vmstat() { return *vmstat_; }
   [[nodiscard]] const ArchCentres& centres() const { return centres_; }
   [[nodiscard]] LockCosts lock_costs() const;
@@ -121,6 +147,7 @@ class Kernel {
   std::unique_ptr<MmShared> mm_shared_;
   std::unique_ptr<HugetlbPools> hugetlb_;
   std::vector<std::unique_ptr<Process>> processes_;
+  std::unique_ptr<Tlbs> tlbs_;
 };
 
 }  // namespace faultline::kernel

@@ -73,6 +73,13 @@ class Task {
     book(tree_->child(where_, leaf), TaskState::kRunning, d);
   }
 
+  // Private work outside the kernel that has been added to its node already.
+  void charge_booked(Duration d) {
+    now_ += d;
+    usage_.state[static_cast<std::size_t>(TaskState::kRunning)] += d;
+    usage_.user += d;
+  }
+
   // Waits (in virtual time) until no other task or event is earlier than this task.
   // Preempts the task here if its slice is over and another one waits for its CPU, unless
   // preemption is off.

@@ -6,6 +6,8 @@
 #include <bit>
 
 #include "kernel_model/mm/mm.h"
+#include "kernel_model/tlb/tlb.h"
+#include "sim/engine.h"
 
 namespace faultline::alloc {
 namespace {
@@ -42,9 +44,33 @@ unsigned vrange_version(kernel::VrangeVersion version) {
   return 0;
 }
 
+Architecture architecture_of(arch::Isa isa) {
+  switch (isa) {
+    case arch::Isa::kX86_64:
+      return Architecture::kX86;
+    case arch::Isa::kArm64:
+      return Architecture::kAArch64;
+    case arch::Isa::kPpc64Hash:
+    case arch::Isa::kPpc64Radix:
+      return Architecture::kPowerPc;
+    case arch::Isa::kS390x:
+      return Architecture::kS390;
+    case arch::Isa::kRiscv64:
+      return Architecture::kRiscV;
+    case arch::Isa::kMips64:
+      return Architecture::kMips;
+    case arch::Isa::kSparc64:
+      return Architecture::kSparc;
+    case arch::Isa::kLoongarch64:
+      return Architecture::kLoongArch;
+  }
+  return Architecture::kX86;
+}
+
 PlatformFacts facts_of(const kernel::Kernel& kernel) {
   const auto& geometry = kernel.profile().geometry;
   PlatformFacts f;
+  f.architecture = architecture_of(kernel.profile().isa);
   f.page_size = geometry.page_size();
   f.thp_size = geometry.has_thp ? geometry.pmd_size() : 0;
   f.cpus = kernel.profile().cpus;
@@ -73,6 +99,7 @@ ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options
     ps_per_instruction_ = static_cast<std::uint64_t>(given) << 16;
   else if (profile.cpu_hz != 0)
     ps_per_instruction_ = (kPsPerSecond << 16) / profile.cpu_hz;
+  process.access_generation.add(pieces_);
   process.on_discard = [this](kernel::Range r) {
     if (!echoes_.empty()) echoes_.before_discard(r.start.v, r.end.v);
     window_.discard(r.start.v, r.end.v);
@@ -88,12 +115,30 @@ ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options
 }
 
 ModelProcess::~ModelProcess() {
+  process_.access_generation.remove(pieces_);
   process_.on_discard = nullptr;
   process_.on_move = nullptr;
 }
 
 Model::Model(ModelProcess& process, Task& task)
-    : process_(process), task_(task), generation_(&process.process_.access_generation) {}
+    : process_(process),
+      task_(task),
+      entries_(process.pieces_.entries()),
+      ps_per_instruction_(process.ps_per_instruction_) {
+  if (process.process_.kernel().tlbs() == nullptr) return;
+  own_pieces_ = std::make_unique<PieceCache>();
+  entries_ = own_pieces_->entries();
+  process.process_.access_generation.add(*own_pieces_);
+  on_move_ = std::make_unique<ForgetsOnMove>(*own_pieces_, task.cpu());
+  task.engine().watch(task, *on_move_);
+}
+
+Model::~Model() {
+  flush();
+  if (!own_pieces_) return;
+  task_.engine().unwatch(task_, *on_move_);
+  process_.process_.access_generation.remove(*own_pieces_);
+}
 
 SysValue Model::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
   flush();

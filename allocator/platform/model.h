@@ -10,7 +10,8 @@
 //
 // Model: loads, stores and atomics take no time beyond the instructions that `cycles`
 // names, which count them; one instruction takes one cycle.  Misses of the data caches are
-// not modelled.
+// not modelled.  Where TLBs are (Profile::tlb_model), each task has a cache of pieces of
+// its own: what is in there is in the first level of its CPU's TLB, and marked as used.
 #pragma once
 
 #include <array>
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -25,6 +27,7 @@
 #include "allocator/platform.h"
 #include "allocator/platform/echoes.h"
 #include "allocator/platform/model_lock.h"
+#include "allocator/platform/model_pieces.h"
 #include "allocator/platform/window.h"
 #include "kernel_model/kernel.h"
 #include "kernel_model/syscall.h"
@@ -77,25 +80,13 @@ class ModelProcess {
  private:
   friend class Model;
   friend class ModelThreads;
-  // "This piece of a page may be accessed, and its bytes are there": valid while the
-  // process's generation is the one noted.
-  struct PieceEntry {
-    std::uint64_t piece_rw = 0;  // piece number * 2 + writable
-    std::uint64_t generation = ~std::uint64_t{0};
-    std::byte* host = nullptr;  // the piece's first byte
-    [[nodiscard]] std::byte* at(Addr va) const {
-      return host + (va & (Window::kPiece - 1));
-    }
-  };
-  static constexpr std::size_t kPieceEntries = 4096;
-
   kernel::Process& process_;
   ModelOptions options_;
   PlatformFacts facts_;
   Window window_;
   Echoes echoes_{window_};
-  std::array<PieceEntry, kPieceEntries> pieces_{};
-  Addr break_ = 0;  // libc's __curbrk: 0 until the kernel was asked
+  PieceCache pieces_;  // of all tasks, without TLBs
+  Addr break_ = 0;     // libc's __curbrk: 0 until the kernel was asked
   bool multi_threaded_ = false;
   std::uint64_t storage_used_ = 0;
   std::uint64_t ps_per_instruction_ = 0;  // in units of 2^-16 ps
@@ -119,12 +110,13 @@ class Model {
   // Stands one level deeper in the attribution while it lives.
   class Frame {
    public:
-    Frame(Model& m, const Place& place) : m_(m), saved_(m.task_.where()) {
-      m.flush();
+    [[gnu::always_inline]] Frame(Model& m, const Place& place)
+        : m_(m), saved_(m.task_.where()) {
+      m.settle();
       m.task_.stand_at(m.below(place));
     }
-    ~Frame() {
-      m_.flush();
+    [[gnu::always_inline]] ~Frame() {
+      m_.settle();
       m_.task_.stand_at(saved_);
     }
     Frame(const Frame&) = delete;
@@ -136,7 +128,7 @@ class Model {
   };
 
   Model(ModelProcess& process, Task& task);
-  ~Model() { flush(); }
+  ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -162,20 +154,19 @@ class Model {
   // The hottest code there is; compilers think it too large to be inlined.
   template <typename T>
   [[nodiscard, gnu::always_inline]] T load(Addr at) {
-    const ModelProcess::PieceEntry& e = entry(at);
-    if ((e.piece_rw | 1) != (piece(at) << 1 | 1) || e.generation != generation())
-        [[unlikely]]
+    const PieceCache::Entry& e = entry(at);
+    if (at - e.readable >= Window::kPiece) [[unlikely]]
       admit(at, kernel::Access::kRead);
     T v;
-    std::memcpy(&v, e.at(at), sizeof v);
+    std::memcpy(&v, e.host + (at - e.readable), sizeof v);
     return v;
   }
   template <typename T>
   [[gnu::always_inline]] void store(Addr at, T v) {
-    const ModelProcess::PieceEntry& e = entry(at);
-    if (e.piece_rw != (piece(at) << 1 | 1) || e.generation != generation()) [[unlikely]]
+    const PieceCache::Entry& e = entry(at);
+    if (at - e.writable >= Window::kPiece) [[unlikely]]
       admit(at, kernel::Access::kWrite);
-    std::memcpy(e.at(at), &v, sizeof v);
+    std::memcpy(e.host + (at - e.writable), &v, sizeof v);
   }
   void touch(Addr start, std::uint64_t length, Touch kind);
   void set(Addr to, std::uint8_t byte, std::uint64_t n);
@@ -222,10 +213,8 @@ class Model {
   static constexpr Addr kStorageStart = kStorageBit + 0x1000,
                         kStorageEnd = kStorageBit + 0x1'0000;
 
-  [[nodiscard]] static std::uint64_t piece(Addr at) { return at >> Window::kPieceShift; }
-  [[nodiscard]] std::uint64_t generation() const { return *generation_; }
-  ModelProcess::PieceEntry& entry(Addr at) {
-    return process_.pieces_[piece(at) % ModelProcess::kPieceEntries];
+  [[nodiscard]] const PieceCache::Entry& entry(Addr at) const {
+    return entries_[PieceCache::index(at)];
   }
   // Makes the page of `at` accessible, faulting if need be, and the piece's bytes usable on
   // the host.
@@ -237,12 +226,21 @@ class Model {
   bool recovered(kernel::Signal signal, Addr at);
   [[noreturn]] void killed(kernel::Signal signal, Addr at, kernel::Access access);
 
-  // Books the computation since the last time where the task stands now.
-  void flush() {
+  // Adds the computation since the last time to the node where the task stands now.
+  void settle() {
     if (pending_ == 0) return;
-    task_.charge(Duration::ps(
-        static_cast<std::int64_t>(pending_ * process_.ps_per_instruction_ >> 16)));
+    const Duration d =
+        Duration::ps(static_cast<std::int64_t>(pending_ * ps_per_instruction_ >> 16));
+    task_.where()->add(TaskState::kRunning, d);
+    settled_ += d;
     pending_ = 0;
+  }
+  // And makes the task's clock show it.
+  void flush() {
+    settle();
+    if (settled_ == Duration{}) return;
+    task_.charge_booked(settled_);
+    settled_ = {};
   }
   void synchronise() {
     flush();
@@ -263,12 +261,12 @@ class Model {
     const Place* place = nullptr;
     CentreTree::Node* to = nullptr;
   };
-  CentreTree::Node* below(const Place& place) {
-    Step& step =
-        steps_[(reinterpret_cast<std::uintptr_t>(task_.where()) / sizeof(CentreTree::Node) +
-                reinterpret_cast<std::uintptr_t>(&place) / sizeof(Place)) %
-               steps_.size()];
-    if (step.from != task_.where() || step.place != &place) [[unlikely]]
+  [[gnu::always_inline]] CentreTree::Node* below(const Place& place) {
+    CentreTree::Node* const here = task_.where();
+    Step& step = steps_[(reinterpret_cast<std::uintptr_t>(here) / 16 +
+                         reinterpret_cast<std::uintptr_t>(&place) / sizeof(Place)) %
+                        steps_.size()];
+    if (step.from != here || step.place != &place) [[unlikely]]
       find_step(step, place);
     return step.to;
   }
@@ -276,10 +274,29 @@ class Model {
 
   ModelProcess& process_;
   Task& task_;
-  const std::uint64_t* generation_;  // Process::access_generation
-  std::uint64_t pending_ = 0;        // instructions not booked yet
+  const PieceCache::Entry* entries_;  // of own_pieces_, or of the process
+  const std::uint64_t ps_per_instruction_;
+  std::uint64_t pending_ = 0;  // instructions not added to a node yet
+  Duration settled_;           // added to nodes, not to the task's clock yet
   ThreadWords words_;
   std::array<Step, 64> steps_{};  // where places lie in the attribution tree; a cache
+
+  // With TLBs: on another CPU nothing of this is known.
+  class ForgetsOnMove final : public CpuWatcher {
+   public:
+    ForgetsOnMove(PieceCache& pieces, int cpu) : pieces_(pieces), cpu_(cpu) {}
+    void on_cpu_change(Task& task, bool on_cpu) override {
+      if (!on_cpu || task.cpu() == cpu_) return;
+      cpu_ = task.cpu();
+      pieces_.forget();
+    }
+
+   private:
+    PieceCache& pieces_;
+    int cpu_;
+  };
+  std::unique_ptr<PieceCache> own_pieces_;
+  std::unique_ptr<ForgetsOnMove> on_move_;
 };
 
 static_assert(ThreadedPlatform<Model>);

@@ -48,11 +48,9 @@ bool Model::recovered(kernel::Signal signal, Addr at) {
 }
 
 void Model::access(Addr at, kernel::Access access) {
-  ModelProcess::PieceEntry& e = entry(at);
+  const PieceCache::Entry& e = entry(at);
   const bool write = access == kernel::Access::kWrite;
-  if (e.piece_rw >> 1 == piece(at) && (!write || (e.piece_rw & 1) != 0) &&
-      e.generation == generation())
-    return;
+  if (at - (write ? e.writable : e.readable) < Window::kPiece) return;
   if ((at & kStorageBit) == 0) {
     flush();
     kernel::Signal signal = kernel::user_access(task_, process_.process_, {at}, access);
@@ -74,8 +72,8 @@ void Model::admit(Addr at, kernel::Access access) {
     else
       echoes.before_read(at);
   }
-  entry(at) = {piece(at) << 1 | (writable ? 1 : 0), generation(),
-               process_.window_.back(at)};
+  PieceCache& pieces = own_pieces_ ? *own_pieces_ : process_.pieces_;
+  pieces.fill(at, writable, process_.window_.back(at));
 }
 
 void Model::touch(Addr start, std::uint64_t length, Touch kind) {
@@ -204,10 +202,7 @@ void Model::copy_large(Addr to, Addr from, std::uint64_t n) {
 // Makes the word writable and this task the earliest one, both at once: nobody comes
 // between what is read and what is written next.
 void Model::own_word(Addr at) {
-  const auto writable = [&] {
-    const ModelProcess::PieceEntry& e = entry(at);
-    return e.piece_rw == (piece(at) << 1 | 1) && e.generation == generation();
-  };
+  const auto writable = [&] { return at - entry(at).writable < Window::kPiece; };
   flush();
   task_.charge(process_.process_.kernel().profile().costs.lock_atomic);
   do {

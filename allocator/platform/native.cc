@@ -17,6 +17,24 @@
 namespace faultline::alloc {
 namespace {
 
+#if defined(__aarch64__)
+constexpr Architecture kArchitecture = Architecture::kAArch64;
+#elif defined(__loongarch__)
+constexpr Architecture kArchitecture = Architecture::kLoongArch;
+#elif defined(__mips__)
+constexpr Architecture kArchitecture = Architecture::kMips;
+#elif defined(__powerpc__)
+constexpr Architecture kArchitecture = Architecture::kPowerPc;
+#elif defined(__riscv)
+constexpr Architecture kArchitecture = Architecture::kRiscV;
+#elif defined(__s390__)
+constexpr Architecture kArchitecture = Architecture::kS390;
+#elif defined(__sparc__)
+constexpr Architecture kArchitecture = Architecture::kSparc;
+#else
+constexpr Architecture kArchitecture = Architecture::kX86;
+#endif
+
 // Whoever calls an allocator keeps its errno.
 class KeepErrno {
  public:
@@ -99,6 +117,7 @@ void read_hugetlb_sizes(std::array<std::uint64_t, 8>& sizes) {
 }  // namespace
 
 NativeProcess::NativeProcess(Threads threads) : all_threads_(threads == Threads::kAll) {
+  facts_.architecture = kArchitecture;
   facts_.page_size = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   facts_.cpus = static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN));
   facts_.thp_size = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");

@@ -69,7 +69,7 @@ void read_environment(const alloc::ReleaseProfile& release, alloc::Settings& set
     const std::size_t equals = text.find('=');
     if (text.starts_with("MALLOC_") && equals != std::string_view::npos)
       alloc::apply_variable(alloc::cut(text, 0, equals), alloc::cut(text, equals + 1),
-                            settings);
+                            release, settings);
   }
   if (const char* tunables = std::getenv("GLIBC_TUNABLES"))
     alloc::apply_tunables(tunables, release, settings);

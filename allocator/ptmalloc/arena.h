@@ -29,12 +29,14 @@ class Arena {
     return m.p.lock_at(at_, "malloc_state.mutex");
   }
 
-  [[nodiscard]] Addr top() const { return get(l_->top); }
+  [[nodiscard, gnu::always_inline]] Addr top() const { return get(l_->top); }
   void set_top(Addr c) const { put(l_->top, c); }
-  [[nodiscard]] Addr last_remainder() const { return get(l_->last_remainder); }
+  [[nodiscard, gnu::always_inline]] Addr last_remainder() const {
+    return get(l_->last_remainder);
+  }
   void set_last_remainder(Addr c) const { put(l_->last_remainder, c); }
 
-  [[nodiscard]] Addr bin(unsigned i) const {
+  [[nodiscard, gnu::always_inline]] Addr bin(unsigned i) const {
     return at_ + l_->bins + 2 * kWord * (i - 1) - kHeader;
   }
   [[nodiscard]] Addr unsorted() const { return bin(kUnsorted); }
@@ -46,11 +48,15 @@ class Arena {
   void set_have_fast(bool v) const { set_flag(l_->have_fast, v ? 1 : 0); }
 
   // One bit a bin: clear means empty, set means that it may not be.
-  [[nodiscard]] std::uint32_t map_block(unsigned block) const {
+  [[nodiscard, gnu::always_inline]] std::uint32_t map_block(unsigned block) const {
     return m.p.template load<std::uint32_t>(at_ + l_->binmap + 4 * block);
   }
-  void set_map_block(unsigned block, std::uint32_t bits) const {
+  [[gnu::always_inline]] void set_map_block(unsigned block, std::uint32_t bits) const {
     m.p.template store<std::uint32_t>(at_ + l_->binmap + 4 * block, bits);
+  }
+  // Two blocks at once: the map is little-endian words of 32 bits.
+  [[nodiscard, gnu::always_inline]] std::uint64_t map_word(unsigned pair) const {
+    return get(l_->binmap + 8 * pair);
   }
   void mark_bin(unsigned i) const {
     set_map_block(i / 32, map_block(i / 32) | 1u << i % 32);
@@ -81,14 +87,16 @@ class Arena {
   Chunks<P> m;
 
  private:
-  [[nodiscard]] std::uint64_t get(std::uint64_t offset) const {
+  [[nodiscard, gnu::always_inline]] std::uint64_t get(std::uint64_t offset) const {
     return m.word(at_ + offset);
   }
-  void put(std::uint64_t offset, std::uint64_t v) const { m.set_word(at_ + offset, v); }
-  [[nodiscard]] std::uint16_t flag(std::uint64_t offset) const {
+  [[gnu::always_inline]] void put(std::uint64_t offset, std::uint64_t v) const {
+    m.set_word(at_ + offset, v);
+  }
+  [[nodiscard, gnu::always_inline]] std::uint16_t flag(std::uint64_t offset) const {
     return m.p.template load<std::uint16_t>(at_ + offset);
   }
-  void set_flag(std::uint64_t offset, std::uint16_t v) const {
+  [[gnu::always_inline]] void set_flag(std::uint64_t offset, std::uint16_t v) const {
     m.p.template store<std::uint16_t>(at_ + offset, v);
   }
 

@@ -150,15 +150,15 @@ Addr Bins<P>::best_fit(std::uint64_t nb) const {
 
 template <typename P>
 Addr Bins<P>::from_next_bin(unsigned index) const {
-  for (unsigned block = index / 32; block < kBins / 32; ++block) {
-    std::uint32_t bits = av_.map_block(block);
-    if (block == index / 32) bits &= ~0u << index % 32;
-    for (; bits != 0; bits &= bits - 1) {
-      const unsigned i = 32 * block + static_cast<unsigned>(std::countr_zero(bits));
+  std::uint64_t wanted = ~std::uint64_t{0} << index % 64;
+  for (unsigned pair = index / 64; pair < kBins / 64; ++pair) {
+    for (std::uint64_t bits = av_.map_word(pair) & wanted; bits != 0; bits &= bits - 1) {
+      const unsigned i = 64 * pair + static_cast<unsigned>(std::countr_zero(bits));
       const Addr c = last(av_.bin(i));
       if (c != av_.bin(i)) return c;
-      av_.set_map_block(block, av_.map_block(block) & ~(1u << i % 32));
+      av_.set_map_block(i / 32, av_.map_block(i / 32) & ~(1u << i % 32));
     }
+    wanted = ~std::uint64_t{0};
   }
   return 0;
 }

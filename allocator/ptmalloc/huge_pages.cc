@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "allocator/ptmalloc/layout.h"
+#include "allocator/ptmalloc/thp_hooks.h"
 
 namespace faultline::alloc {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::uint64_t kByAdvice = 1, kDefaultSize = 2;  // values of hugetlb
 // asked for no mode.
 void use_thp_pagesize(const PlatformFacts& facts, std::uint64_t value, HugePages& out) {
   if (facts.thp_size == 0 || value == 0) return;
-  out.thp_pagesize = value == kByAdvice ? facts.thp_size : value;
+  out.thp_pagesize = value == kByAdvice ? verified_thp_size(facts) : value;
   if (!std::has_single_bit(out.thp_pagesize) || out.thp_pagesize < facts.page_size)
     out.thp_pagesize = 0;
   out.advises = out.thp_pagesize != 0;
@@ -29,11 +30,11 @@ void use_thp(const PlatformFacts& facts, const ReleaseProfile& release, HugePage
 }
 
 // AArch64 from 2.43: 2 MiB unless the tunable says otherwise, whatever the machine's size
-// and mode.
-void use_default_thp(const PlatformFacts& facts, HugePages& out) {
-  constexpr std::uint64_t kSize = std::uint64_t{2} << 20;
-  out.thp_pagesize = kSize;
-  out.advises = facts.thp_mode == 'm';
+// and mode.  2.43 looks at the mode at the first growth; 2.44 takes it for "madvise".
+void use_default_thp(const PlatformFacts& facts, const ReleaseProfile& release,
+                     HugePages& out) {
+  out.thp_pagesize = thp_hook(Architecture::kAArch64).default_size;
+  out.advises = facts.thp_mode == 'm' || release.thp_default_advises;
 }
 
 void use_hugetlb(const PlatformFacts& facts, const ReleaseProfile& release,
@@ -70,7 +71,7 @@ HugePages huge_pages(const PlatformFacts& facts, const ReleaseProfile& release,
       break;
     case HugePageTunable::kHugetlb:
       if (!settings.hugetlb && release.thp_by_default)
-        use_default_thp(facts, out);
+        use_default_thp(facts, release, out);
       else if (hugetlb == kByAdvice)
         use_thp(facts, release, out);
       else if (hugetlb >= kDefaultSize)

@@ -31,7 +31,8 @@ Addr Ptmalloc<P>::int_malloc(const Arena<P>& av, std::uint64_t bytes) {
 }
 
 template <Platform P>
-Addr Ptmalloc<P>::find_chunk(const Arena<P>& av, std::uint64_t nb) {
+[[gnu::always_inline]] inline Addr Ptmalloc<P>::find_chunk(const Arena<P>& av,
+                                                           std::uint64_t nb) {
   if (const Addr mem = from_fastbin(av, nb)) return mem;
   if (is_small(nb)) {
     if (const Addr mem = from_small_bin(av, nb)) return mem;
@@ -50,7 +51,7 @@ Addr Ptmalloc<P>::find_chunk(const Arena<P>& av, std::uint64_t nb) {
 // Takes the newest chunk off a fastbin.  Others put chunks there without the lock, but only
 // the holder of the lock takes them, so that the list below the head stays.
 template <Platform P>
-Addr Ptmalloc<P>::pop_fast(P& p, Addr head) {
+[[gnu::always_inline]] inline Addr Ptmalloc<P>::pop_fast(P& p, Addr head) {
   const Chunks<P> m(p);
   if (alone(p)) {
     const Addr c = m.word(head);
@@ -64,7 +65,8 @@ Addr Ptmalloc<P>::pop_fast(P& p, Addr head) {
 }
 
 template <Platform P>
-Addr Ptmalloc<P>::from_fastbin(const Arena<P>& av, std::uint64_t nb) {
+[[gnu::always_inline]] inline Addr Ptmalloc<P>::from_fastbin(const Arena<P>& av,
+                                                             std::uint64_t nb) {
   if (nb > max_fast_) return 0;
   P& p = av.m.p;
   const Addr head = av.fastbin(fastbin_index(nb));
@@ -178,7 +180,8 @@ Addr Ptmalloc<P>::carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uin
 }
 
 template <Platform P>
-Addr Ptmalloc<P>::from_top(const Arena<P>& av, std::uint64_t nb) {
+[[gnu::always_inline]] inline Addr Ptmalloc<P>::from_top(const Arena<P>& av,
+                                                         std::uint64_t nb) {
   const Addr top = av.top();
   const std::uint64_t size = av.m.size(top);
   if (size < nb + kMinSize) return 0;

@@ -49,6 +49,7 @@ constexpr ReleaseProfile make_2_23() {
   r.heap_info_bytes = 32;
   r.heaps_noreserve = true;
   r.single_thread_path = false;
+  r.has_tunables = false;
   r.max_request = UINT64_MAX - 64;  // to 2.29: all but the last 2 * MINSIZE are tried
   r.costs = kCosts236;
   return r;
@@ -67,6 +68,7 @@ constexpr ReleaseProfile make_2_21() {
 constexpr ReleaseProfile make_2_26() {
   ReleaseProfile r = make_2_23();
   r.name = "2.26";
+  r.has_tunables = true;
   r.title = "glibc 2.26 (2017), the first with the thread cache";
   r.tcache = TcacheCreation::kFirstCall;
   r.tcache_bins = r.tcache_slots = 64;
@@ -107,6 +109,7 @@ constexpr ReleaseProfile make_2_39() {
   r.realloc_fit = ReallocFit::kKeepIfTight;
   r.memalign_cuts_to_tcache = false;
   r.hugetlb_sets_threshold = true;
+  r.strict_tunables = true;
   return r;
 }
 
@@ -159,9 +162,18 @@ constexpr ReleaseProfile make_2_44() {
   return r;
 }
 
-constexpr std::array kReleases = {make_2_21(),     make_2_23(),         make_2_26(),
-                                  make_rfc_2021(), make_2_36(),         make_2_39(),
-                                  make_2_43(),     make_2_43_aarch64(), make_2_44()};
+constexpr ReleaseProfile make_2_44_aarch64() {
+  ReleaseProfile r = make_2_44();
+  r.name = "2.44-aarch64";
+  r.title = "glibc 2.44 (2026), AArch64: THP sizing and advice by default";
+  r.thp_by_default = true;
+  r.thp_default_advises = true;
+  return r;
+}
+
+constexpr std::array kReleases = {
+    make_2_21(), make_2_23(), make_2_26(),         make_rfc_2021(), make_2_36(),
+    make_2_39(), make_2_43(), make_2_43_aarch64(), make_2_44(),     make_2_44_aarch64()};
 
 }  // namespace
 

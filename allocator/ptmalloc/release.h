@@ -94,8 +94,9 @@ struct ReleaseProfile {
   ReallocFit realloc_fit = ReallocFit::kSplit;
 
   HugePageTunable huge_page_tunable = HugePageTunable::kNone;
-  bool thp_in_always = false;   // hugetlb=1 sizes growth under THP=always, too (2.43)
-  bool thp_by_default = false;  // AArch64 (2.43): 2 MiB unless the tunable is set
+  bool thp_in_always = false;        // hugetlb=1 sizes growth under THP=always, too (2.43)
+  bool thp_by_default = false;       // AArch64 (2.43): 2 MiB unless the tunable is set
+  bool thp_default_advises = false;  // … and advised whatever the mode (2.44)
   std::uint64_t thp_limit = UINT64_MAX;  // larger THPs are left alone (2.44: 32 MiB)
   ThpHeaps thp_heaps = ThpHeaps::kNo;
   // The first growth takes the unknown break for 0, so that its end isn't aligned (to 2.42,
@@ -110,6 +111,9 @@ struct ReleaseProfile {
   bool hugetlb_sizes_heaps = true;
   bool hugetlb_sets_threshold = false;
   bool hugetlb_marks_blocks = false;
+
+  bool has_tunables = true;      // GLIBC_TUNABLES is read (2.26)
+  bool strict_tunables = false;  // and must be well-formed (2.39)
 
   bool init_at_start = false;             // before main, not in the first call (2.42)
   bool single_thread_path = true;         // no locks before there is a second thread (2.27)

@@ -30,12 +30,13 @@ class Tcache {
   Tcache(P& p, Addr at, TcacheShape shape)
       : m_(p), at_(at), entries_(at + shape.entries_offset), wide_(shape.wide) {}
 
-  [[nodiscard]] unsigned count(unsigned index) const {
+  [[nodiscard, gnu::always_inline]] unsigned count(unsigned index) const {
     return wide_ ? m_.p.template load<std::uint16_t>(at_ + 2 * index)
                  : m_.p.template load<std::uint8_t>(at_ + index);
   }
 
-  void put(unsigned index, Addr mem, TcacheKey kind, std::uint64_t key) const {
+  [[gnu::always_inline]] void put(unsigned index, Addr mem, TcacheKey kind,
+                                  std::uint64_t key) const {
     const Addr head = entries_ + kWord * index;
     if (kind != TcacheKey::kNone)
       m_.set_word(mem + kWord, kind == TcacheKey::kOwner ? at_ : key);
@@ -45,7 +46,7 @@ class Tcache {
   }
 
   // Precondition: count(index) > 0.
-  [[nodiscard]] Addr get(unsigned index, TcacheKey kind) const {
+  [[nodiscard, gnu::always_inline]] Addr get(unsigned index, TcacheKey kind) const {
     const Addr head = entries_ + kWord * index;
     const Addr mem = m_.word(head);
     m_.set_word(head, m_.word(mem));
@@ -64,7 +65,7 @@ class Tcache {
   [[nodiscard]] Addr next(Addr mem) const { return m_.word(mem); }
 
  private:
-  void set_count(unsigned index, unsigned n) const {
+  [[gnu::always_inline]] void set_count(unsigned index, unsigned n) const {
     if (wide_)
       m_.p.template store<std::uint16_t>(at_ + 2 * index, static_cast<std::uint16_t>(n));
     else

@@ -5,8 +5,8 @@
 // Stands for: elf/dl-tunables.list (glibc 2.26-2.44).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -29,7 +29,12 @@ inline constexpr std::uint64_t kNoTunableLimit = UINT64_MAX;
 [[nodiscard]] std::span<const Tunable> tunables();
 // null: there is none of that name.
 [[nodiscard]] const Tunable* find_tunable(std::string_view name);
-// As strtoul with base 0, without signs and blanks: decimal, 0x and octal.
-[[nodiscard]] std::optional<std::uint64_t> tunable_number(std::string_view text);
+// As _dl_strtoul: blanks, a sign, then decimal, 0x or octal as far as there are digits; too
+// large is the largest.
+struct TunableNumber {
+  std::uint64_t value = 0;
+  std::size_t length = 0;  // what was read of the text; 0: no number
+};
+[[nodiscard]] TunableNumber tunable_number(std::string_view text);
 
 }  // namespace faultline::alloc

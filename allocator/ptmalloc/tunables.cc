@@ -4,8 +4,6 @@
 // it runs inside the first call of malloc.
 #include "allocator/ptmalloc/tunables.h"
 
-#include <charconv>
-
 #include "allocator/ptmalloc/cut.h"
 #include "allocator/ptmalloc/tunable_table.h"
 
@@ -17,6 +15,13 @@ constexpr std::uint64_t kNoLimit = kNoTunableLimit;
 // Any of these four fixes the thresholds (do_set_*: mp_.no_dyn_threshold = 1).
 void fix(Settings& s) {
   s.dynamic_threshold = false;
+}
+
+unsigned digit_of(char c) {
+  if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+  if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10;
+  if (c >= 'A' && c <= 'F') return static_cast<unsigned>(c - 'A') + 10;
+  return 99;
 }
 
 bool has_tcache(const ReleaseProfile& r) {
@@ -80,50 +85,118 @@ const Tunable* find_tunable(std::string_view name) {
   return nullptr;
 }
 
-std::optional<std::uint64_t> tunable_number(std::string_view text) {
-  int base = 10;
-  if (text.starts_with("0x") || text.starts_with("0X")) {
-    base = 16;
-    text.remove_prefix(2);
-  } else if (text.size() > 1 && text.front() == '0') {
-    base = 8;
-    text.remove_prefix(1);
+TunableNumber tunable_number(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;
+  const bool negative = at < text.size() && text[at] == '-';
+  if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+  if (at == text.size() || text[at] < '0' || text[at] > '9') return {0, 0};
+  unsigned base = 10;
+  if (text[at] == '0') {
+    const bool hex = at + 1 < text.size() && (text[at + 1] == 'x' || text[at + 1] == 'X');
+    base = hex ? 16 : 8;
+    at += hex ? 2 : 0;
   }
   std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return value;
+  for (; at < text.size(); ++at) {
+    const unsigned digit = digit_of(text[at]);
+    if (digit >= base) break;
+    if (__builtin_mul_overflow(value, base, &value) ||
+        __builtin_add_overflow(value, digit, &value))
+      return {UINT64_MAX, at};
+  }
+  return {negative ? -value : value, at};
 }
 
 namespace {
 
-// True if it was taken.
-bool set_if_good(const Tunable* tunable, std::string_view text, Settings& settings) {
-  const std::optional<std::uint64_t> value = tunable_number(text);
-  if (tunable == nullptr || !value || *value < tunable->min || *value > tunable->max)
-    return false;
-  tunable->set(settings, *value);
-  return true;
-}
+class Reader {
+ public:
+  Reader(const ReleaseProfile& release, Settings& settings, TellNote listener, void* arg)
+      : release_(release), settings_(settings), tell_(listener), arg_(arg) {}
+
+  // All pairs in turn.
+  void lenient(std::string_view text) {
+    while (!text.empty()) {
+      const std::size_t colon = text.find(':');
+      const std::string_view pair = cut(text, 0, colon);
+      const std::size_t equals = pair.find('=');
+      if (equals != std::string_view::npos)
+        set(cut(pair, 0, equals), cut(pair, equals + 1));
+      else if (!pair.empty())
+        tell(TunableFault::kNoValue, pair, {});
+      if (colon == std::string_view::npos) return;
+      text = cut(text, colon + 1);
+    }
+  }
+  // All, or none.
+  void strict(std::string_view text) {
+    if (text.empty()) return;
+    for (std::string_view rest = text;;) {
+      const std::size_t colon = rest.find(':');
+      const std::string_view pair = cut(rest, 0, colon);
+      const std::size_t equals = pair.find('=');
+      if (equals == std::string_view::npos ||
+          pair.find('=', equals + 1) != std::string_view::npos) {
+        tell(TunableFault::kNoValue, pair, {});
+        tell(TunableFault::kAllIgnored, text, {});
+        return;
+      }
+      if (colon == std::string_view::npos) break;
+      rest = cut(rest, colon + 1);
+    }
+    lenient(text);
+  }
+  void set(std::string_view name, std::string_view value) {
+    const Tunable* const tunable = find_tunable(name);
+    if (tunable == nullptr)
+      tell(TunableFault::kUnknown, name, value);
+    else if (!tunable->known_to(release_))
+      tell(TunableFault::kNotOfRelease, name, value);
+    else
+      set_value(*tunable, name, value);
+  }
+  void set_value(const Tunable& tunable, std::string_view name, std::string_view value) {
+    const TunableNumber number = tunable_number(value);
+    const bool whole = number.length == value.size();
+    if (!whole && release_.strict_tunables) {
+      tell(TunableFault::kNotANumber, name, value);
+      return;
+    }
+    if (number.value < tunable.min || number.value > tunable.max) {
+      tell(TunableFault::kOutOfRange, name, value);
+      return;
+    }
+    if (!whole || value.empty()) tell(TunableFault::kPartOfANumber, name, value);
+    tunable.set(settings_, number.value);
+  }
+  void tell(TunableFault fault, std::string_view name, std::string_view value) const {
+    if (tell_ != nullptr) tell_(arg_, {fault, name, value});
+  }
+
+ private:
+  const ReleaseProfile& release_;
+  Settings& settings_;
+  TellNote tell_;
+  void* arg_;
+};
 
 }  // namespace
 
 void apply_tunables(std::string_view text, const ReleaseProfile& release,
-                    Settings& settings) {
-  while (!text.empty()) {
-    const std::size_t colon = text.find(':');
-    const std::string_view pair = cut(text, 0, colon);
-    text = colon == std::string_view::npos ? std::string_view{} : cut(text, colon + 1);
-    const std::size_t equals = pair.find('=');
-    if (equals == std::string_view::npos) continue;
-    const Tunable* const tunable = find_tunable(cut(pair, 0, equals));
-    if (tunable != nullptr && tunable->known_to(release))
-      set_if_good(tunable, cut(pair, equals + 1), settings);
-  }
+                    Settings& settings, TellNote tell, void* arg) {
+  Reader reader(release, settings, tell, arg);
+  if (!release.has_tunables && !text.empty())
+    reader.tell(TunableFault::kNoTunables, text, {});
+  else if (release.strict_tunables)
+    reader.strict(text);
+  else
+    reader.lenient(text);
 }
 
-bool apply_variable(std::string_view name, std::string_view value, Settings& settings) {
+void apply_variable(std::string_view name, std::string_view value,
+                    const ReleaseProfile& release, Settings& settings, TellNote tell,
+                    void* arg) {
   struct Variable {
     std::string_view name, tunable;
   };
@@ -136,9 +209,13 @@ bool apply_variable(std::string_view name, std::string_view value, Settings& set
       {"MALLOC_TOP_PAD_", "glibc.malloc.top_pad"},
       {"MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold"},
   };
-  for (const Variable& v : kVariables)
-    if (v.name == name) return set_if_good(find_tunable(v.tunable), value, settings);
-  return false;
+  Reader reader(release, settings, tell, arg);
+  for (const Variable& v : kVariables) {
+    if (v.name != name) continue;
+    reader.set_value(*find_tunable(v.tunable), name, value);
+    return;
+  }
+  reader.tell(TunableFault::kNoSuchVariable, name, value);
 }
 
 }  // namespace faultline::alloc

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tunables as a scenario has them: what can't be done is said.
+// Tunables as a scenario has them: what glibc would pass over is said.
 #include <cstdint>
-#include <optional>
 
 #include "allocator/ptmalloc/tunable_table.h"
 #include "allocator/ptmalloc/tunables.h"
@@ -15,43 +14,55 @@ std::string range(const Tunable& t) {
                                   : std::to_string(t.min) + " to " + std::to_string(t.max);
 }
 
-// One NAME=VALUE.
-void apply(std::string_view pair, const ReleaseProfile& release, TunablesResult& out) {
-  const std::size_t equals = pair.find('=');
-  const std::string name(pair.substr(0, equals));
-  if (equals == std::string_view::npos || equals == 0 || equals + 1 == pair.size()) {
-    out.problem = "\"" + std::string(pair) + "\" is not a tunable with its value";
-    return;
+std::string sentence(const TunableNote& note, const ReleaseProfile& release) {
+  const std::string name = '"' + std::string(note.name) + '"';
+  const std::string value = '"' + std::string(note.value) + '"';
+  const std::string glibc = "glibc " + std::string(release.name);
+  switch (note.fault) {
+    case TunableFault::kNoValue:
+      return name + " is no tunable with its value: " + glibc + " passes over it";
+    case TunableFault::kAllIgnored:
+      return "so " + glibc + " passes over all of " + name;
+    case TunableFault::kNoTunables:
+      return glibc + " has no tunables and passes over " + name;
+    case TunableFault::kUnknown:
+      return "malloc has no tunable " + name + ": " + glibc + " passes over it";
+    case TunableFault::kNotOfRelease:
+      return glibc + " has no tunable " + name + " and passes over it";
+    case TunableFault::kPartOfANumber:
+      return glibc + " reads " + std::to_string(tunable_number(note.value).value) +
+             " for " + std::string(note.name) + "=" + value;
+    case TunableFault::kNotANumber:
+      return std::string(note.name) + "=" + value + " is no number: " + glibc +
+             " passes over it";
+    case TunableFault::kOutOfRange: {
+      const Tunable* const t = find_tunable(note.name);
+      return std::string(note.name) + "=" + value + " is out of range" +
+             (t == nullptr ? "" : " (" + range(*t) + ")") + ": " + glibc +
+             " passes over it";
+    }
+    case TunableFault::kNoSuchVariable:
+      return "malloc reads no variable " + name;
   }
-  const Tunable* const tunable = find_tunable(name);
-  if (tunable == nullptr || !tunable->known_to(release)) {
-    out.problem = tunable == nullptr
-                      ? "unknown tunable \"" + name + "\""
-                      : std::string(release.name) + " has no tunable \"" + name + "\"";
-    out.unknown = name;
-    for (const Tunable& t : tunables())
-      if (t.known_to(release)) out.accepted.emplace_back(t.name);
-    return;
-  }
-  const std::string_view text = pair.substr(equals + 1);
-  const std::optional<std::uint64_t> value = tunable_number(text);
-  if (!value || *value < tunable->min || *value > tunable->max) {
-    out.problem =
-        name + " can't be \"" + std::string(text) + "\": a number, " + range(*tunable);
-    return;
-  }
-  tunable->set(out.settings, *value);
+  return {};
 }
 
 }  // namespace
 
-TunablesResult parse_tunables(std::string_view text, const ReleaseProfile& release) {
+TunablesResult parse_tunables(std::string_view text, const ReleaseProfile& release,
+                              const std::vector<Environment>& variables) {
   TunablesResult out;
-  while (!text.empty() && out.problem.empty()) {
-    const std::size_t colon = text.find(':');
-    apply(text.substr(0, colon), release, out);
-    text = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
-  }
+  struct Notes {
+    const ReleaseProfile& release;
+    std::vector<std::string>& all;
+  } notes{release, out.notes};
+  const TellNote tell = [](void* arg, const TunableNote& note) {
+    auto& n = *static_cast<Notes*>(arg);
+    n.all.push_back(sentence(note, n.release));
+  };
+  for (const Environment& v : variables)
+    apply_variable(v.name, v.value, release, out.settings, tell, &notes);
+  apply_tunables(text, release, out.settings, tell, &notes);
   return out;
 }
 

@@ -10,24 +10,42 @@
 #include "kernel_model/mm/fault.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/syscall.h"
+#include "kernel_model/tlb/tlb.h"
 
 namespace faultline::kernel {
 
 Signal user_access(Task& task, Process& process, VirtAddr at, Access access) {
   PageTables& pages = process.mm().pages();
+  Tlbs* const tlbs = process.kernel().tlbs();
   bool assisted = false;
   while (!pages.hw_access(at, access, &assisted)) {
     if (!task.is_earliest()) {
       task.sync();
       if (pages.hw_access(at, access, &assisted)) break;
     }
+    if (tlbs != nullptr) tlbs->fault(task, process, at);
     const Signal signal = do_user_page_fault(task, process, at, access);
     if (signal != Signal::kNone) return signal;
   }
   if (assisted) [[unlikely]]
     task.charge(pages.costs().dirty_assist);
+  if (tlbs != nullptr) tlbs->access(task, process, at, access);
   return Signal::kNone;
 }
+
+namespace {
+
+// How far a huge page's translation reaches that an access to `at` has just used: further
+// accesses there change nothing.
+VirtAddr end_of_translation(Task& task, Process& process, VirtAddr at) {
+  const VirtAddr end = process.mm().pages().pmd_range(at).end;
+  Tlbs* const tlbs = process.kernel().tlbs();
+  if (tlbs == nullptr) return end;
+  const Range held = tlbs->held(task.cpu(), process, at);
+  return held.empty() ? end : std::min(end, held.end);
+}
+
+}  // namespace
 
 // Neighbouring pages have equal entries most of the time: what hardware does to the first
 // of them it does to all.
@@ -106,7 +124,8 @@ Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t le
                   std::uint64_t stride, Access access, VirtAddr* failed) {
   PageTables& pages = process.mm().pages();
   if (length == 0) return Signal::kNone;
-  if (stride == pages.geometry().page_size()) {
+  // A TLB wants to hear of each page.
+  if (stride == pages.geometry().page_size() && process.kernel().tlbs() == nullptr) {
     // The last access may lie on an earlier page than the end of the range.
     const VirtAddr last = start + (length - 1) / stride * stride;
     return touch_pages(task, process, start, last + 1, access, failed);
@@ -123,7 +142,7 @@ Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t le
     const Table* pmd = pages.tree().find_pmd_table(at);
     if (stride < pmd_size && pmd != nullptr && pages.tree().get(*pmd, at).is_leaf()) {
       // The rest of the huge page is mapped alike: on to the first access beyond it.
-      const std::uint64_t beyond = pages.pmd_range(at).end - start;
+      const std::uint64_t beyond = end_of_translation(task, process, at) - start;
       at = start + (beyond + stride - 1) / stride * stride;
     } else {
       at = at + stride;

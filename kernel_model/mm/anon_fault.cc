@@ -222,7 +222,9 @@ FaultResult wp_page_copy(Fault& fault, Table& table, Pte old, std::optional<Pfn>
   note_index(fault, *page);
   if (fault.locked()) mark_mlocked(fault.kernel, *page, true);
   fault.task.charge(pages.costs().pte_set);
-  if (old.present()) flush_tlb_range(fault.task, pages);  // ptep_clear_flush_notify()
+  if (old.present())
+    flush_tlb_range(fault.task, pages,
+                    pages.page_range(fault.at));  // ptep_clear_flush_notify()
   drop_old_page(fault, old);
   lock.unlock();
   if (!old.maps_anon() && !old.maps_file()) return FaultResult::kDone;

@@ -157,7 +157,7 @@ std::vector<Pte> take_entries(const Collapse& c, Table& pmd, Table& table,
   const std::uint64_t entries = c.pages().geometry().pages_per_pmd();
   std::vector<Pte> old(table.entry, table.entry + entries);
   Ptl lock(c.task, c.pages(), c.pages().pmd_lock_page(pmd));
-  flush_tlb_range(c.task, c.pages());  // pmdp_collapse_flush()
+  flush_tlb_range(c.task, c.pages(), c.range);  // pmdp_collapse_flush()
   for (std::uint64_t i = 0; i < entries; ++i) tree.set_index(table, i, Pte{});
   deposit = tree.detach(table);
   ++c.mm.process().access_generation;

@@ -290,7 +290,7 @@ bool Compaction::move_mapping(Task& task, Pfn from, Pfn to) {
   ++mm->process().access_generation;
   become(from, to);
   lock.unlock();
-  flush_tlb_range(task, pages);
+  flush_tlb_range(task, pages, pages.page_range(at));
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include "kernel_model/mm/mm_centres.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmap.h"
+#include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/vma_ops.h"
 #include "kernel_model/mm/vrange.h"
 #include "kernel_model/syscall.h"
@@ -65,6 +66,9 @@ Errno dup_mmap(Task& task, Mm& child, Mm& parent) {
         !parent.pages().copy_page_range(task, child.pages(), vma, copy))
       return Errno::kENOMEM;
   }
+  // flush_tlb_mm(): what may be written no longer.
+  const VirtAddr top{parent.kernel().profile().layout.task_size};
+  flush_tlb_range(task, parent.pages(), {VirtAddr{}, top});
   // vrange_fork(), from v8 on.
   if (child.vranges() != nullptr && child.kernel().config().vrange >= VrangeVersion::k8)
     parent.vranges()->copy_to(task, *child.vranges());

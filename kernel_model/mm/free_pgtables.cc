@@ -60,7 +60,7 @@ bool PageTables::free_tables_below(MmuGather& tlb, Table& table, Range range,
       freed |= free_tables_below(tlb, child, range, floor, ceiling);
     if (child.start < floor || (ceiling.v != 0 && end > ceiling)) continue;
     FAULTLINE_CHECK_EQ(child.used, 0U);
-    tlb.remove_table(tree_.detach(child));
+    tlb.remove_table(tree_.detach(child), {child.start, end});
     freed = true;
   }
   return freed;

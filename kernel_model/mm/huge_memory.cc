@@ -31,7 +31,7 @@ void PageTables::split_huge_pmd_locked(Task& task, Table& pmd, VirtAddr at) {
   Scope scope(task, kSplitHugePmd);
   const Pte huge = tree_.get(pmd, at);
   ++kernel_.vmstat().thp_split_pmd;
-  flush_tlb_range(task, *this);
+  flush_tlb_range(task, *this, pmd_range(at), geometry_.pmd_size());
   TablePage* page = tree_.withdraw(pmd, at);
   tree_.set(pmd, at, Pte{});
   Table& table = tree_.install(pmd, at, page);

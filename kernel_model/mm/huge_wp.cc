@@ -37,7 +37,8 @@ FaultResult do_huge_zero_wp_pmd(Fault& fault, Table& pmd, Pte entry) {
   {
     Ptl lock(fault.task, pages, pages.pmd_lock_page(pmd));
     if (pages.tree().get(pmd, fault.at).raw() == entry.raw()) {
-      flush_tlb_range(fault.task, pages);
+      flush_tlb_range(fault.task, pages, pages.pmd_range(fault.at),
+                      pages.geometry().pmd_size());
       map_huge_page(fault, pmd, *page);
       count_huge_alloc(fault);
       return FaultResult::kDone;
@@ -94,7 +95,8 @@ FaultResult copy_to_huge_page(Fault& fault, Table& pmd, Pte entry, Pfn page) {
       free_unmapped_huge_page(fault, page);
       return FaultResult::kDone;
     }
-    flush_tlb_range(fault.task, pages);
+    flush_tlb_range(fault.task, pages, pages.pmd_range(fault.at),
+                    pages.geometry().pmd_size());
     unmap_old(fault, entry.pfn());
     map_huge_page(fault, pmd, page);
   }
@@ -142,7 +144,8 @@ FaultResult copy_range(Fault& fault, Table& pmd, Pte entry) {
     free_base_pages(fault, copies);
     return FaultResult::kDone;
   }
-  flush_tlb_range(fault.task, pages);
+  flush_tlb_range(fault.task, pages, pages.pmd_range(fault.at),
+                  pages.geometry().pmd_size());
   unmap_old(fault, entry.pfn());
   pages.replace_huge_pmd(fault.task, pmd, fault.at, copies,
                          entry.with(Pte::kWrite | Pte::kDirty));

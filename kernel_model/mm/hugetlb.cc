@@ -158,7 +158,7 @@ void unmap_hugepage_range(Task& task, PageTables& pages, Vma& vma, Range range) 
   if (gone.empty()) return;
   ++pages.mm().process().access_generation;
   pages.mm().hugetlb_bytes -= gone.size() * pool.size;
-  flush_tlb_range(task, pages);
+  flush_tlb_range(task, pages, range, pool.size);
   for (const Pfn head : gone) {
     Page& page = pages.kernel().phys().page(head);
     --page.mapcount;

@@ -117,7 +117,7 @@ class HugetlbFault {
       ++fault_.mm.process().access_generation;
       fault_.task.charge(fault_.pages.costs().pmd_set);
     }
-    flush_tlb_range(fault_.task, fault_.pages);
+    flush_tlb_range(fault_.task, fault_.pages, {head_, head_ + pool_.size}, pool_.size);
     --old.mapcount;
     if (--old.refcount == 0) fault_.kernel.hugetlb().free(pool_, from);
     return FaultResult::kDone;

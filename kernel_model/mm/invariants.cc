@@ -76,6 +76,7 @@ void check_invariants(Kernel& kernel) {
   for (const auto& [id, file] : kernel.mm_shared().files.all()) charged += file->committed;
   FAULTLINE_CHECK_EQ(kernel.committed_pages, charged);
   check_page_invariants(kernel);
+  check_tlbs(kernel);
 }
 
 }  // namespace faultline::kernel

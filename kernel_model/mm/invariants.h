@@ -20,6 +20,9 @@ void check_vmas_in_order(const Mm& mm);
 // sums.
 void check_vma_invariants(const Mm& mm);
 
+// No TLB holds what the page tables don't.
+void check_tlbs(Kernel& kernel);
+
 // Page tables, frames and counters of all processes agree.
 void check_page_invariants(Kernel& kernel);
 

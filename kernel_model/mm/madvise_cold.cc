@@ -104,7 +104,7 @@ bool ColdWalk::huge_pmd(Range range) {
     tree_.set(pmd, range.start, entry.without(Pte::kYoung));
     task_.charge(pages_.costs().pmd_set);
     ++mm_.process().access_generation;
-    tlb_.unmapped();
+    tlb_.unmapped(range, true);
   }
   lock.unlock();
   if (reclaim_ != Reclaim::kNow) return true;
@@ -208,7 +208,7 @@ void ColdWalk::age(Table& table, std::uint64_t index) {
   table.entry[index] = table.entry[index].without(Pte::kYoung);
   task_.charge(pages_.costs().pte_set);
   ++mm_.process().access_generation;
-  tlb_.unmapped();
+  tlb_.unmapped(pages_.page_range(address(table, index)));
 }
 
 void ColdWalk::pageout_base(Table& table, std::uint64_t index) {
@@ -236,6 +236,7 @@ void ColdWalk::drop_run(Table& table, std::uint64_t from, std::uint64_t to) {
   pages_.rss_stat().add(task_, RssKind::kAnon, -static_cast<std::int64_t>(count));
   page_remove_rmap_ptes(kernel_, first, count);
   tlb_.remove_page(first, count);
+  tlb_.unmapped({address(table, from), address(table, to)});
   kernel_.vmstat().pglazyfreed += count;
 }
 

@@ -50,7 +50,7 @@ void PageTables::madvise_free(Task& task, Range range) {
     at = tree_.next_in_use(end, range.end, tree_.pmd_level());
   }
   if (!cleaned) return;
-  flush_tlb_range(task, *this);
+  flush_tlb_range(task, *this, range);
   ++mm_.process().access_generation;  // the next write must be seen to make the page dirty
 }
 

@@ -6,6 +6,7 @@
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/proc/vmstat.h"
+#include "kernel_model/tlb/tlb.h"
 
 namespace faultline::kernel {
 namespace {
@@ -34,9 +35,7 @@ bool multi_threaded(const std::vector<RssStat::Cache>& users) {
   return false;
 }
 
-}  // namespace
-
-void flush_tlb_range(Task& task, PageTables& pages) {
+void charge_flush(Task& task, PageTables& pages) {
   const arch::Profile& profile = pages.kernel().profile();
   const arch::Costs& costs = profile.costs;
   Vmstat& vmstat = pages.kernel().vmstat();
@@ -63,6 +62,16 @@ void flush_tlb_range(Task& task, PageTables& pages) {
   task.charge(kFlushTlb, cost);
 }
 
+}  // namespace
+
+void flush_tlb_range(Task& task, PageTables& pages, Range range, std::uint64_t stride) {
+  charge_flush(task, pages);
+  Tlbs* const tlbs = pages.kernel().tlbs();
+  if (tlbs == nullptr) return;
+  if (stride == 0) stride = pages.geometry().page_size();
+  tlbs->flush(pages.mm().process(), range, stride);
+}
+
 MmuGather::MmuGather(Task& task, PageTables& pages, ZapFor why)
     : task_(task), pt_(pages), why_(why), limit_(pages.kernel().mm_shared().gather_limit) {}
 
@@ -77,9 +86,11 @@ void MmuGather::batch_more(Gathered page) {
 
 void MmuGather::flush() {
   if (flush_due_ || (!tables_to_free_.empty() && !has_flushed_)) {
-    flush_tlb_range(task_, pt_);
+    flush_tlb_range(task_, pt_, range_, only_huge_ ? pt_.geometry().pmd_size() : 0);
     has_flushed_ = true;
     flush_due_ = false;
+    range_ = {};
+    only_huge_ = false;
   }
   if (bundled_ != 0) free_pages();
   for (TablePage* page : tables_to_free_) pt_.free_table(task_, page);

@@ -8,6 +8,7 @@
 // 10,000.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -18,11 +19,12 @@
 
 namespace faultline::kernel {
 
-// Flushes what other CPUs (and this one) may cache of the mm: IPIs to the CPUs that run it,
-// or one broadcast, by machine; charged to the task. Stands for: flush_tlb_mm_range()
-// (x86), __flush_tlb_range() (arm64), radix__flush_tlb_range() (POWER). Model: one cost
-// whatever the range's length; what receivers of an IPI lose is not booked.
-void flush_tlb_range(Task& task, PageTables& pages);
+// Flushes what other CPUs (and this one) may cache of `range`: IPIs to the CPUs that run
+// the mm, or one broadcast, by machine; charged to the task. `stride` is the size of the
+// entries that changed; 0: base pages.  Stands for: flush_tlb_mm_range() (x86),
+// __flush_tlb_range() (arm64), radix__flush_tlb_range() (POWER). Model: one cost whatever
+// the range's length; what receivers of an IPI lose is not booked.
+void flush_tlb_range(Task& task, PageTables& pages, Range range, std::uint64_t stride = 0);
 
 class MmuGather {
  public:
@@ -31,8 +33,11 @@ class MmuGather {
   MmuGather(const MmuGather&) = delete;
   MmuGather& operator=(const MmuGather&) = delete;
 
-  // Entries were cleared: a flush is due even if no page goes with them.
-  void unmapped() { flush_due_ = true; }
+  // Entries of `range` were cleared: a flush is due even if no page goes with them.
+  void unmapped(Range range, bool huge = false) {
+    flush_due_ = true;
+    extend(range, huge);
+  }
   // `refs` references of a page (or compound page) go after the flush; counts as that many
   // entries.
   void remove_page(Pfn pfn, std::uint32_t refs) {
@@ -43,7 +48,11 @@ class MmuGather {
     gathered_ += refs;
     flush_due_ = true;
   }
-  void remove_table(TablePage* page) { tables_to_free_.push_back(page); }
+  // A table that mapped `range`.
+  void remove_table(TablePage* page, Range range) {
+    tables_to_free_.push_back(page);
+    extend(range, false);
+  }
   [[nodiscard]] bool full() const { return gathered_ >= limit_; }
 
   // tlb_flush_mmu(): flushes, then frees.
@@ -57,6 +66,13 @@ class MmuGather {
 
  private:
   using Gathered = MmShared::Gathered;
+  // __tlb_adjust_range()
+  void extend(Range range, bool huge) {
+    only_huge_ = huge && (only_huge_ || range_.empty());
+    if (range_.empty()) range_ = range;
+    range_.start = std::min(range_.start, range.start);
+    range_.end = std::max(range_.end, range.end);
+  }
   void free_pages();
   void batch_more(Gathered page);
 
@@ -71,6 +87,8 @@ class MmuGather {
   std::vector<TablePage*> tables_to_free_;
   std::uint64_t gathered_ = 0;
   std::uint64_t limit_;
+  Range range_;             // since the last flush: tlb->start, tlb->end
+  bool only_huge_ = false;  // tlb->cleared_pmds and nothing else
   bool flush_due_ = false;
   bool has_flushed_ = false;
 };

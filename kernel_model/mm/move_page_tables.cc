@@ -51,7 +51,7 @@ void PageTables::move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma
     at = tree_.next_in_use(at + extent, old_end, tree_.pmd_level());
   }
   if (!moved) return;
-  flush_tlb_range(task, *this);
+  flush_tlb_range(task, *this, {old_start, old_end});
   ++mm_.process().access_generation;
 }
 

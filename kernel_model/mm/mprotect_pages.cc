@@ -79,7 +79,7 @@ void PageTables::change_protection(Task& task, Vma& vma, Range range,
     at = tree_.next_in_use(end, range.end, tree_.pmd_level());
   }
   if (change.changed && (change.took_rights || !elides_flush(kernel_)))
-    flush_tlb_range(task, *this);
+    flush_tlb_range(task, *this, range);
   if (change.took_rights) ++mm_.process().access_generation;
 }
 

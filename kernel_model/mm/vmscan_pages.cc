@@ -234,7 +234,7 @@ bool Vmscan::unmap_at(Task& task, Mm& mm, VirtAddr at, Pfn page,
   }
   put_page(kernel_, page, task.cpu());
   lock.unlock();
-  flush_tlb_range(task, pages);
+  flush_tlb_range(task, pages, pages.page_range(at));
   return true;
 }
 

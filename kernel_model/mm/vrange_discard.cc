@@ -114,7 +114,7 @@ bool Vranges::discard_at(Task& task, Mm& mm, VirtAddr at, Pfn page) {
     page_remove_rmap_pte(kernel_, page);
     put_page(kernel_, page, task.cpu());
   }
-  flush_tlb_range(task, pages);
+  flush_tlb_range(task, pages, pages.page_range(at));
   bool was_purged = false;
   if (VrangeRoot* root = mm.vranges()) {
     Vrange& range = *root->find(at);

@@ -150,7 +150,7 @@ void PageTables::try_to_free_pte(MmuGather& tlb, VirtAddr at) {
   Ptl lock(tlb.task(), *this, pmd_lock_page(*pmd));
   Table* const table = tree_.find_pte_table(at);
   if (table == nullptr || table->used != 0) return;
-  tlb.remove_table(tree_.detach(*table));
+  tlb.remove_table(tree_.detach(*table), pmd_range(at));
 }
 
 // zap_pmd_range(), one entry.
@@ -179,9 +179,8 @@ bool PageTables::zap_huge_pmd(MmuGather& tlb, Table& pmd, Range range) {
     page_remove_rmap_pmd(kernel_, entry.pfn());
     rss_.add(task, RssKind::kAnon, -static_cast<std::int64_t>(geometry_.pages_per_pmd()));
     tlb.remove_page(entry.pfn(), 1);
-  } else {
-    tlb.unmapped();
   }
+  tlb.unmapped(range, true);
   lock.unlock();
   free_table(task, deposited);
   if (tlb.full()) tlb.flush();
@@ -201,10 +200,11 @@ void PageTables::zap_pte_range(MmuGather& tlb, Range range) {
     const std::uint64_t to = ((range.end - table->start) >> shape.shift);
     const std::uint64_t stopped = zap_entries(
         tree_, *table, (at - table->start) >> shape.shift, to, tlb, kernel_, counts);
+    const VirtAddr from = at;
     at = table->start + (stopped << shape.shift);
     if (counts.cleared == 0) return;
     ++mm_.process().access_generation;
-    tlb.unmapped();
+    tlb.unmapped({from, at});
     task.charge(costs_.pte_clear * counts.cleared);
     rss_.sync(task);  // add_mm_rss_vec()
     if (counts.anon != 0) rss_.add(task, RssKind::kAnon, -counts.anon);

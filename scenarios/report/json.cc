@@ -85,6 +85,9 @@ Json variant(const VariantResult& v) {
            {"expectations", expectations},
            {"explanation", v.explanation},
            {"costs", costs}};
+  out["tlb"] = {{"modelled", v.tlb_modelled}};
+  if (v.tlb_modelled && !v.tlb_note.empty()) out["tlb"]["events"] = v.tlb_note;
+  if (!v.notes.empty()) out["notes"] = v.notes;
   if (!v.failure.empty()) out["failure"] = v.failure;
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 
 #include "scenarios/report/table.h"
 #include "scenarios/run/phrase.h"
@@ -33,6 +34,12 @@ constexpr TableMetric kTableMetrics[] = {
     {"max_rss_kib", "max RSS KiB"},
 };
 
+constexpr TableMetric kTlbMetrics[] = {
+    {"dTLB-loads", "dTLB-loads"},        {"dTLB-load-misses", "dTLB-load-misses"},
+    {"tlb_l1_misses", "L1 TLB misses"},  {"tlb_walks", "page walks"},
+    {"tlb_vain_walks", "walks in vain"}, {"tlb_walk_s", "walk s"},
+};
+
 std::string cell(const VariantResult& v, const char* metric) {
   const Metric* m = v.metric(metric);
   return m == nullptr ? "-" : m->value.rounded(3).grouped();
@@ -45,17 +52,31 @@ std::string heading(const Result& r) {
   return out;
 }
 
-std::string variants_table(const Result& r) {
+std::string table_of(const Result& r, std::span<const TableMetric> metrics) {
   std::vector<Table::Column> columns{{"variant", Table::Align::kLeft}};
-  for (const TableMetric& m : kTableMetrics)
-    columns.push_back({m.title, Table::Align::kRight});
+  for (const TableMetric& m : metrics) columns.push_back({m.title, Table::Align::kRight});
   Table table(std::move(columns));
   for (const VariantResult& v : r.variants) {
     std::vector<std::string> row{v.name};
-    for (const TableMetric& m : kTableMetrics) row.push_back(cell(v, m.metric));
+    for (const TableMetric& m : metrics) row.push_back(cell(v, m.metric));
     table.add(std::move(row));
   }
   return table.text();
+}
+
+std::string variants_table(const Result& r) {
+  return table_of(r, kTableMetrics);
+}
+
+// What the TLBs did, and what the CPU's events count; or that they were left out.
+std::string tlb(const Result& r) {
+  const auto modelled = [](const VariantResult& v) { return v.tlb_modelled; };
+  const auto first = std::ranges::find_if(r.variants, modelled);
+  if (first == r.variants.end())
+    return "\nTLBs: not modelled (machine.tlb_model = true models them)\n";
+  std::string out = "\n" + table_of(r, kTlbMetrics);
+  if (!first->tlb_note.empty()) out += wrap(first->tlb_note, "  ", kWidth);
+  return out;
 }
 
 std::string published_table(const Result& r) {
@@ -96,6 +117,14 @@ std::string expectations(const Result& r) {
          " met\n" + failed;
 }
 
+std::string notes(const Result& r) {
+  std::string out;
+  for (const VariantResult& v : r.variants)
+    for (const std::string& note : v.notes)
+      out += wrap(note, "  note, " + v.name + ": ", kWidth);
+  return out.empty() ? out : "\n" + out;
+}
+
 // Why: in full for the first variant, the differences for the others.
 std::string explanation(const Result& r) {
   if (r.variants.empty()) return "";
@@ -132,12 +161,14 @@ std::string costs(const Result& r) {
 }  // namespace
 
 std::string measured_text(const Result& result) {
-  return heading(result) + "\n" + variants_table(result) + expectations(result);
+  return heading(result) + "\n" + variants_table(result) + notes(result) +
+         expectations(result);
 }
 
 std::string text(const Result& result) {
-  return heading(result) + "\n" + variants_table(result) + published_table(result) +
-         expectations(result) + explanation(result) + costs(result);
+  return heading(result) + "\n" + variants_table(result) + notes(result) + tlb(result) +
+         published_table(result) + expectations(result) + explanation(result) +
+         costs(result);
 }
 
 }  // namespace faultline::report

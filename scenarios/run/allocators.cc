@@ -16,8 +16,8 @@ std::vector<std::string> ptmalloc_releases() {
 
 const std::vector<AllocatorDecl>& all_allocators() {
   static const std::vector<AllocatorDecl> table = {
-      {"ptmalloc", ptmalloc_releases(), "2.26", "tunables"},
-      {"jemalloc", {"3.3.1"}, "3.3.1", "conf"}};
+      {"ptmalloc", ptmalloc_releases(), "2.26", {"environment", "tunables"}},
+      {"jemalloc", {"3.3.1"}, "3.3.1", {"conf"}}};
   return table;
 }
 

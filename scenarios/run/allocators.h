@@ -14,7 +14,7 @@ struct AllocatorDecl {
   std::string_view name;
   std::vector<std::string> releases;
   std::string default_release;
-  std::string_view settings_key;  // what its settings are written under
+  std::vector<std::string> keys;  // of [allocator]: its own, beside these two
 };
 
 [[nodiscard]] const std::vector<AllocatorDecl>& all_allocators();

@@ -184,8 +184,8 @@ class Loader {
   }
 
   void publish(RunSpec& spec, const Node& number) {
-    spec.published.push_back(
-        read_published(number, metric_names(spec.workload.decl()), out_.source));
+    spec.published.push_back(read_published(
+        number, metric_names(spec.workload.decl(), spec.profile), out_.source));
     const std::string& metric = spec.published.back().metric;
     for (std::size_t i = 0; i + 1 < spec.published.size(); ++i)
       if (spec.published[i].metric == metric)
@@ -249,7 +249,7 @@ class Loader {
     }
     if (spec == nullptr) return;
     if (term.kind == Term::Kind::kMetric) {
-      const auto known = metric_names(spec->workload.decl());
+      const auto known = metric_names(spec->workload.decl(), spec->profile);
       if (std::find(known.begin(), known.end(), term.name) == known.end())
         throw InputError({place, entry.key, "there is no metric \"" + term.name + "\"",
                           did_you_mean(term.name, known), known});

@@ -64,14 +64,25 @@ void read_switches(const Node& table, const std::string& prefix,
   }
 }
 
-alloc::Settings read_tunables(const Node& node, const std::string& release) {
-  alloc::TunablesResult read = alloc::parse_tunables(as_text(node, "allocator.tunables"),
-                                                     *alloc::find_release(release));
-  if (read.problem.empty()) return read.settings;
-  std::string hint = "write \"glibc.malloc.arena_max=2:glibc.malloc.tcache_count=0\"";
-  if (!read.unknown.empty()) hint = did_you_mean(read.unknown, read.accepted);
-  throw InputError({node.place, "allocator.tunables", "allocator.tunables: " + read.problem,
-                    std::move(hint), std::move(read.accepted)});
+// tunables = "…" is GLIBC_TUNABLES; environment = { MALLOC_ARENA_MAX = "2" } the older
+// variables.  What glibc passes over is noted, not refused.
+void read_tunables(const Node& table, AllocatorSpec& spec) {
+  std::string tunables;
+  std::vector<alloc::Environment> variables;
+  if (const Node* given = table.find("tunables"))
+    tunables = as_text(*given, "allocator.tunables");
+  if (const Node* given = table.find("environment"))
+    for (const Entry& entry : as_table(*given, "allocator.environment").entries) {
+      const std::string value = as_text(entry.value, "allocator.environment." + entry.key);
+      if (entry.key == "GLIBC_TUNABLES")
+        tunables = value;
+      else
+        variables.push_back({entry.key, value});
+    }
+  alloc::TunablesResult read =
+      alloc::parse_tunables(tunables, *alloc::find_release(spec.release), variables);
+  spec.settings = read.settings;
+  spec.notes = std::move(read.notes);
 }
 
 alloc::je::Settings read_conf(const Node& node) {
@@ -229,15 +240,15 @@ AllocatorSpec read_allocator(const Node& settings) {
   if (const Node* name = table.find("name"))
     index = as_choice(*name, "allocator.name", allocator_names(), "allocator");
   const AllocatorDecl& decl = all_allocators()[index];
-  check_keys(table, "[allocator]",
-             std::vector<std::string>{"name", "release", std::string(decl.settings_key)});
+  std::vector<std::string> keys = {"name", "release"};
+  keys.insert(keys.end(), decl.keys.begin(), decl.keys.end());
+  check_keys(table, "[allocator]", keys);
   spec.name = decl.name;
   spec.release = decl.default_release;
   if (const Node* release = table.find("release"))
     spec.release = decl.releases[as_choice(*release, "allocator.release", decl.releases,
                                            "release of " + spec.name)];
-  if (const Node* tunables = table.find("tunables"))
-    spec.settings = read_tunables(*tunables, spec.release);
+  if (spec.name == "ptmalloc") read_tunables(table, spec);
   if (const Node* conf = table.find("conf")) spec.jemalloc = read_conf(*conf);
   return spec;
 }

@@ -5,6 +5,7 @@
 
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/proc/smaps.h"
+#include "kernel_model/tlb/tlb.h"
 
 namespace faultline::scenario {
 namespace {
@@ -78,6 +79,25 @@ void Measurement::add_process(std::vector<Metric>& out) const {
   out.push_back({"context-switches", Decimal::count(switches)});
 }
 
+// Nothing of the process has gone through a TLB before the workload starts.
+void Measurement::add_tlb(std::vector<Metric>& out) const {
+  kernel::Tlbs* const tlbs = kernel_.tlbs();
+  if (tlbs == nullptr) return;
+  kernel::TlbStats stats;
+  for (const kernel::Process* p : processes_) stats += tlbs->stats(*p);
+  const arch::TlbEvents& events = kernel_.profile().tlb_events;
+  const auto add = [&](const char* name, arch::TlbEvent event) {
+    if (event != arch::TlbEvent::kNone)
+      out.push_back({name, Decimal::count(kernel::counted(stats, event))});
+  };
+  add("dTLB-loads", events.dtlb_loads);
+  add("dTLB-load-misses", events.dtlb_load_misses);
+  add("tlb_l1_misses", arch::TlbEvent::kL1Misses);
+  add("tlb_walks", arch::TlbEvent::kWalks);
+  out.push_back({"tlb_vain_walks", Decimal::count(stats.vain_walks)});
+  out.push_back({"tlb_walk_s", Decimal::seconds(stats.time)});
+}
+
 void Measurement::add_vmstat(std::vector<Metric>& out) const {
   std::vector<std::uint64_t> before;
   vmstat_.for_each([&](std::string_view, std::uint64_t value) { before.push_back(value); });
@@ -92,6 +112,7 @@ std::vector<Metric> Measurement::metrics(
   std::vector<Metric> out;
   add_times(out, evidence);
   add_process(out);
+  add_tlb(out);
   add_vmstat(out);
   for (const auto& [name, value] : counts) out.push_back({name, Decimal::count(value)});
   return out;

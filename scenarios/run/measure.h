@@ -24,7 +24,8 @@ class Measurement {
   // Adds the sizes of a process at its workload's end, while it still lives.
   void end(kernel::Process& process);
 
-  // One for each of machine_metrics(), in its order, then `counts` in the order of their
+  // One for each of machine_metrics(), in its order, with tlb_metrics() before the counters
+  // of /proc/vmstat, then `counts` in the order of their
   // names.
   [[nodiscard]] std::vector<Metric> metrics(
       const Evidence& evidence, const std::map<std::string, std::uint64_t>& counts) const;
@@ -32,6 +33,7 @@ class Measurement {
  private:
   void add_times(std::vector<Metric>& out, const Evidence& e) const;
   void add_process(std::vector<Metric>& out) const;
+  void add_tlb(std::vector<Metric>& out) const;
   void add_vmstat(std::vector<Metric>& out) const;
 
   kernel::Kernel& kernel_;

@@ -38,8 +38,24 @@ std::span<const MetricDecl> machine_metrics() {
   return kMetrics;
 }
 
-std::vector<std::string> metric_names(const workloads::WorkloadDecl& workload) {
+std::vector<MetricDecl> tlb_metrics(const arch::Profile& machine) {
+  if (machine.tlb.empty()) return {};
+  std::vector<MetricDecl> all;
+  if (machine.tlb_events.dtlb_loads != arch::TlbEvent::kNone)
+    all.push_back({"dTLB-loads", "perf's event, as this CPU counts it"});
+  if (machine.tlb_events.dtlb_load_misses != arch::TlbEvent::kNone)
+    all.push_back({"dTLB-load-misses", "perf's event, as this CPU counts it"});
+  all.push_back({"tlb_l1_misses", "user accesses that the first level doesn't hold"});
+  all.push_back({"tlb_walks", "of these, those that no level holds"});
+  all.push_back({"tlb_vain_walks", "page walks that ended in a fault"});
+  all.push_back({"tlb_walk_s", "time of walks and second-level hits; part of user_s"});
+  return all;
+}
+
+std::vector<std::string> metric_names(const workloads::WorkloadDecl& workload,
+                                      const arch::Profile& machine) {
   std::vector<std::string> names;
+  for (const MetricDecl& m : tlb_metrics(machine)) names.emplace_back(m.name);
   for (const MetricDecl& m : kMetrics) names.emplace_back(m.name);
   for (const workloads::CountDecl& c : workload.counts) names.emplace_back(c.name);
   return names;

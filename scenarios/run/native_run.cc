@@ -138,6 +138,7 @@ VariantResult run_natively(const RunSpec& spec) {
   VariantResult out;
   out.name = spec.name;
   out.title = spec.title;
+  out.notes = spec.allocator.notes;
   int ends[2];
   if (pipe(ends) != 0) {
     out.failure = std::string("pipe: ") + std::strerror(errno);

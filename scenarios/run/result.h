@@ -64,6 +64,9 @@ struct VariantResult {
   std::vector<std::string>
       explanation;  // sentences: where the time went, who waited for whom
   std::vector<CostNote> cost_notes;
+  std::vector<std::string> notes;  // what of the scenario's settings has no effect
+  bool tlb_modelled = false;       // else accesses take no time for their translation
+  std::string tlb_note;            // what the CPU's events count, in words
   // /proc and /sys at the end, if asked for: path ("proc/vmstat"), text.
   std::vector<std::pair<std::string, std::string>> proc;
   std::string failure;  // what the workload found wrong; empty: nothing

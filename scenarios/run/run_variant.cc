@@ -139,7 +139,9 @@ std::vector<Published> beside_published(const RunSpec& spec, const VariantResult
   std::vector<Published> all;
   for (const PublishedNumber& p : spec.published) {
     const Metric* ours = result.metric(p.metric);
-    FAULTLINE_CHECK(ours != nullptr);  // the loader knows the names
+    // The loader knows the names; those of TLBs that aren't modelled have no value.
+    FAULTLINE_CHECK(ours != nullptr || !spec.profile.tlb_model);
+    if (ours == nullptr) continue;
     all.push_back({p.metric, p.source, p.value, ours->value,
                    Decimal::ratio(ours->value, p.value, 4), p.role});
   }
@@ -178,6 +180,9 @@ VariantRun Machine::run(workloads::Progress& progress, KeepProc proc) {
   r.locks = lock_uses(out.evidence);
   r.explanation = explain(out.evidence);
   r.cost_notes = cost_notes(spec_.profile);
+  r.notes = spec_.allocator.notes;
+  r.tlb_modelled = spec_.profile.tlb_model;
+  r.tlb_note = spec_.profile.tlb_events.note;
   return out;
 }
 

@@ -27,7 +27,8 @@ struct AllocatorSpec {
   std::string name = "ptmalloc";
   std::string release = "2.26";
   alloc::Settings settings;  // ptmalloc's, from tunables = "glibc.malloc.arena_max=2:…"
-  alloc::je::Settings jemalloc;  // from conf = "lg_dirty_mult:3,purge:vrange"
+  alloc::je::Settings jemalloc;    // from conf = "lg_dirty_mult:3,purge:vrange"
+  std::vector<std::string> notes;  // what of them glibc passes over
 };
 
 // A number that somebody published about one variant.

@@ -81,6 +81,16 @@ constexpr CountDecl kOpsCounts[] = {
     {"frees", "calls of free"},
 };
 
+constexpr ParamDecl kSpecLike[] = {
+    {"heap", ParamType::kBytes, std::int64_t{100'000'000}, 1 << 16, std::int64_t{1} << 36,
+     "bytes that the objects take"},
+    {"laps", ParamType::kCount, 3, 1, 1'000'000, "rounds through all objects"},
+    {"work", ParamType::kCount, 1800, 0, 1'000'000,
+     "instructions (or what a cache miss takes in their place) at each object"},
+};
+constexpr CountDecl kSpecLikeCounts[] = {{"objects", "objects allocated"},
+                                         {"steps", "links followed"}};
+
 constexpr std::string_view kAccess[] = {"write", "read"};
 constexpr ParamDecl kTouch[] = {
     {"map", ParamType::kBytes, std::int64_t{1} << 30, 1, std::int64_t{1} << 46,
@@ -183,6 +193,10 @@ constexpr WorkloadDecl kAll[] = {
      "free them",
      true, kMallocstress, kMallocstressCounts},
     {"ops", "play a list of allocator operations", true, kOps, kOpsCounts},
+    {"spec-like",
+     "follow links through small objects in random order: an analogue of programs whose "
+     "time depends on the TLB",
+     true, kSpecLike, kSpecLikeCounts},
     {"touch", "map one area, touch one byte at a regular distance, no allocator", false,
      kTouch, kTouchCounts},
     {"vrange-cache", "a cache in volatile memory that makes again what was purged", false,

@@ -9,6 +9,7 @@
 #include "scenarios/workloads/madv_free_pressure.h"
 #include "scenarios/workloads/mallocstress.h"
 #include "scenarios/workloads/ops.h"
+#include "scenarios/workloads/spec_like.h"
 #include "scenarios/workloads/touch.h"
 #include "scenarios/workloads/vrange_cache.h"
 #include "scenarios/workloads/vrange_micro.h"
@@ -24,6 +25,7 @@ Outcome run(P& p, Allocator& allocator, const Params& params, Progress& progress
   if (name == "hugepages") return hugepages(p, allocator, params, progress);
   if (name == "mallocstress") return mallocstress(p, allocator, params, progress);
   if (name == "ops") return ops(p, allocator, params);
+  if (name == "spec-like") return spec_like(p, allocator, params, progress);
   if (name == "touch") return touch(p, params);
   if (name == "give-back") return give_back_pages(p, params, progress);
   if (name == "madv-free-pressure") return madv_free_pressure(p, params, progress);

@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   const alloc::ReleaseProfile* release = alloc::find_release(argv[1]);
   if (release == nullptr) return 2;
   const alloc::TunablesResult tunables = alloc::parse_tunables(argv[2], *release);
-  if (!tunables.problem.empty()) return 2;
+  if (!tunables.notes.empty()) return 2;
   std::stringstream text;
   text << std::ifstream(argv[3]).rdbuf();
   const std::string program_text = text.str();
