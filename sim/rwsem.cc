@@ -68,12 +68,6 @@ bool RwSem::held_for_read_by(const Task& task) const {
 
 // --- holders ---
 
-void RwSem::disown(Task& task) {
-  FAULTLINE_CHECK_EQ(writer_, &task);
-  stats_->write.held(task.now() - write_since_);
-  writer_ = nullptr;
-}
-
 void RwSem::leave_as_reader(Task& task) {
   const auto me = std::find_if(readers_.begin(), readers_.end(),
                                [&](const Reader& r) { return r.task == &task; });
@@ -110,12 +104,8 @@ void RwSem::released(Task& task) {
   if (!waiters_.empty()) mark_wake(task, Wake::kAny);
 }
 
-void RwSem::downgrade_write(Task& task) {
-  task.charge(costs_.atomic);
-  task.sync();
-  disown(task);
-  enter_as_reader(task, task.now());
-  ++stats_->read.acquired;
+// Readers that wait may join the former writer.  Stands for: rwsem_downgrade_wake().
+void RwSem::downgraded(Task& task) {
   notify_spinners(task.now());
   if (!waiters_.empty()) mark_wake(task, Wake::kReadOwned);
 }

@@ -22,6 +22,7 @@
 
 #include <vector>
 
+#include "sim/check.h"
 #include "sim/engine.h"
 #include "sim/lock_costs.h"
 #include "sim/lock_stats.h"
@@ -99,7 +100,15 @@ class RwSem final : private CpuWatcher {
     if (!quiet()) [[unlikely]]
       released(task);
   }
-  void downgrade_write(Task& task);
+  void downgrade_write(Task& task) {
+    task.charge(costs_.atomic);
+    task.sync();
+    disown(task);
+    enter_as_reader(task, task.now());
+    ++stats_->read.acquired;
+    if (!quiet()) [[unlikely]]
+      downgraded(task);
+  }
 
   [[nodiscard]] bool held_for_write_by(const Task& task) const { return writer_ == &task; }
   [[nodiscard]] bool held_for_read_by(const Task& task) const;
@@ -139,6 +148,7 @@ class RwSem final : private CpuWatcher {
   void down_read_contended(Task& task);
   void down_write_contended(Task& task);
   void released(Task& task);
+  void downgraded(Task& task);
   void mark_wake(Task& waker, Wake type);
   void grant_readers(Task& waker);
   void wake_up(Task& waker, Waiter& waiter);
@@ -194,6 +204,12 @@ inline void RwSem::own(Task& task) {
   write_since_ = task.now();
   owner_ = Owner::kWriter;
   nonspinnable_ = false;
+}
+
+inline void RwSem::disown(Task& task) {
+  FAULTLINE_CHECK_EQ(writer_, &task);
+  stats_->write.held(task.now() - write_since_);
+  writer_ = nullptr;
 }
 
 inline void RwSem::enter_as_reader(Task& task, Time since) {

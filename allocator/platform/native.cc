@@ -17,6 +17,18 @@
 namespace faultline::alloc {
 namespace {
 
+// Whoever calls an allocator keeps its errno.
+class KeepErrno {
+ public:
+  KeepErrno() : saved_(errno) {}
+  ~KeepErrno() { errno = saved_; }
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+
+ private:
+  int saved_;
+};
+
 int error_of(long result) {
   return result == -1 ? errno : 0;
 }
@@ -98,41 +110,50 @@ NativeProcess::NativeProcess(Threads threads) : all_threads_(threads == Threads:
 }
 
 void FutexLock::lock_slow() {
+  const KeepErrno keep;
   while (state_.exchange(2, std::memory_order_acquire) != 0)
     syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, 2, nullptr, nullptr, 0);
 }
 
 void FutexLock::wake_one() {
+  const KeepErrno keep;
   syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
 SysValue Native::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
+  const KeepErrno keep;
   return value_of(::mmap(pointer(hint), length, static_cast<int>(prot),
                          static_cast<int>(flags), -1, 0));
 }
 int Native::munmap(Addr start, std::uint64_t length) {
+  const KeepErrno keep;
   return error_of(::munmap(pointer(start), length));
 }
 int Native::mprotect(Addr start, std::uint64_t length, unsigned prot) {
+  const KeepErrno keep;
   return error_of(::mprotect(pointer(start), length, static_cast<int>(prot)));
 }
 int Native::madvise(Addr start, std::uint64_t length, int advice) {
+  const KeepErrno keep;
   return error_of(::madvise(pointer(start), length, advice));
 }
 SysValue Native::mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
                         unsigned flags) {
+  const KeepErrno keep;
   return value_of(::mremap(pointer(start), old_length, length, static_cast<int>(flags)));
 }
 
 // The program's other users of the break (libc's own sbrk) are followed by asking libc,
 // which remembers it without a system call.
 SysValue Native::sbrk(std::int64_t delta) {
+  const KeepErrno keep;
   void* const old = ::sbrk(delta);
   if (old == std::bit_cast<void*>(~Addr{0})) return {0, errno};
   return {std::bit_cast<Addr>(old), 0};
 }
 
 void Native::usleep(std::uint64_t microseconds) {
+  const KeepErrno keep;
   timespec t{};
   t.tv_sec = static_cast<time_t>(microseconds / 1'000'000);
   t.tv_nsec = static_cast<long>(microseconds % 1'000'000 * 1000);
@@ -140,6 +161,7 @@ void Native::usleep(std::uint64_t microseconds) {
 }
 
 std::uint64_t Native::random_key() {
+  const KeepErrno keep;
   constexpr unsigned kNonblock = 1;  // GRND_NONBLOCK
   std::uint64_t key = 0;
   if (syscall(SYS_getrandom, &key, sizeof key, kNonblock) != sizeof key)

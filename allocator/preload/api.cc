@@ -25,6 +25,7 @@ namespace {
 
 using faultline::alloc::Addr;
 using faultline::alloc::ArenaInfo;
+using faultline::alloc::Native;
 using faultline::alloc::Param;
 using faultline::alloc::Shared;
 using namespace faultline::preload;
@@ -35,10 +36,11 @@ Addr address(const void* memory) {
   return std::bit_cast<Addr>(memory);
 }
 
-// NULL comes with ENOMEM; a success leaves errno alone, whatever system calls failed on the
-// way.
-void* result(Addr memory, int saved) {
-  errno = memory == 0 ? ENOMEM : saved;
+// NULL comes with ENOMEM; a success leaves errno alone, as the platform does whatever
+// system calls failed on the way.
+inline void* result(Addr memory) {
+  if (memory == 0) [[unlikely]]
+    errno = ENOMEM;
   return std::bit_cast<void*>(memory);
 }
 
@@ -47,9 +49,9 @@ bool is_power_of_two(std::size_t n) {
 }
 
 void* aligned(std::size_t alignment, std::size_t bytes) {
-  const int saved = errno;
   if (starting()) return start_up_memory(bytes, alignment);
-  return result(heap().memalign(here(), alignment, bytes), saved);
+  Native& p = here();
+  return result(heap().memalign(p, alignment, bytes));
 }
 
 }  // namespace
@@ -60,22 +62,21 @@ extern "C" {
 void* malloc(std::size_t bytes) {
   if (starting()) [[unlikely]]
     return start_up_memory(bytes, kStartUpAlignment);
-  const int saved = errno;
-  return result(heap().malloc(here(), bytes), saved);
+  Native& p = here();
+  return result(heap().malloc(p, bytes));
 }
 
 void free(void* memory) {
   if (memory == nullptr || is_start_up_memory(memory)) return;
-  const int saved = errno;
-  heap().free(here(), address(memory));
-  errno = saved;
+  Native& p = here();
+  heap().free(p, address(memory));
 }
 
 void* calloc(std::size_t count, std::size_t each) {
   if (starting()) [[unlikely]]
     return start_up_memory(count * each, kStartUpAlignment);  // zero from the start
-  const int saved = errno;
-  return result(heap().calloc(here(), count, each), saved);
+  Native& p = here();
+  return result(heap().calloc(p, count, each));
 }
 
 void* realloc(void* memory, std::size_t bytes) {
@@ -86,13 +87,10 @@ void* realloc(void* memory, std::size_t bytes) {
     if (moved != nullptr && is_start_up_memory(end - 1)) std::memcpy(moved, memory, bytes);
     return moved;
   }
-  const int saved = errno;
-  const Addr moved = heap().realloc(here(), address(memory), bytes);
-  if (moved == 0 && memory != nullptr && bytes == 0) {
-    errno = saved;
-    return nullptr;
-  }
-  return result(moved, saved);
+  Native& p = here();
+  const Addr moved = heap().realloc(p, address(memory), bytes);
+  if (moved == 0 && memory != nullptr && bytes == 0) return nullptr;  // freed
+  return result(moved);
 }
 
 void* reallocarray(void* memory, std::size_t count, std::size_t each) {
@@ -127,32 +125,36 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
 }
 
 void* valloc(std::size_t bytes) {
-  const int saved = errno;
-  return result(heap().valloc(here(), bytes), saved);
+  Native& p = here();
+  return result(heap().valloc(p, bytes));
 }
 
 void* pvalloc(std::size_t bytes) {
-  const int saved = errno;
-  return result(heap().pvalloc(here(), bytes), saved);
+  Native& p = here();
+  return result(heap().pvalloc(p, bytes));
 }
 
 std::size_t malloc_usable_size(void* memory) {
   if (memory == nullptr || is_start_up_memory(memory)) return 0;
-  return heap().malloc_usable_size(here(), address(memory));
+  Native& p = here();
+  return heap().malloc_usable_size(p, address(memory));
 }
 
 int malloc_trim(std::size_t pad) {
-  return heap().malloc_trim(here(), pad) ? 1 : 0;
+  Native& p = here();
+  return heap().malloc_trim(p, pad) ? 1 : 0;
 }
 
 int mallopt(int param, int value) {
-  return heap().mallopt(here(), static_cast<Param>(param), value);
+  Native& p = here();
+  return heap().mallopt(p, static_cast<Param>(param), value);
 }
 
 struct mallinfo2 mallinfo2() {
   struct mallinfo2 all {};
   bool main = true;
-  heap().for_each_info(here(), [&](const ArenaInfo& a) {
+  Native& p = here();
+  heap().for_each_info(p, [&](const ArenaInfo& a) {
     all.arena += a.system;
     all.ordblks += a.free_chunks + 1;  // and top
     all.smblks += a.fast_chunks;
@@ -162,8 +164,8 @@ struct mallinfo2 mallinfo2() {
     main = false;
   });
   all.uordblks = all.arena - all.fordblks;
-  all.hblks = heap().shared(here(), Shared::kMmaps);
-  all.hblkhd = heap().shared(here(), Shared::kMmappedMem);
+  all.hblks = heap().shared(p, Shared::kMmaps);
+  all.hblkhd = heap().shared(p, Shared::kMmappedMem);
   return all;
 }
 
@@ -193,7 +195,8 @@ int malloc_info(int options, FILE* file) {
                  "<system type=\"max\" size=\"%zu\"/>\n",
                  a.system, a.max_system);
   };
-  heap().for_each_info(here(), [&](const ArenaInfo& a) {
+  Native& p = here();
+  heap().for_each_info(p, [&](const ArenaInfo& a) {
     std::fprintf(file, "<heap nr=\"%u\">\n", number++);
     print(a);
     print_system(a);
@@ -207,8 +210,7 @@ int malloc_info(int options, FILE* file) {
   });
   print(sum);
   std::fprintf(file, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n",
-               heap().shared(here(), Shared::kMmaps),
-               heap().shared(here(), Shared::kMmappedMem));
+               heap().shared(p, Shared::kMmaps), heap().shared(p, Shared::kMmappedMem));
   print_system(sum);
   std::fputs("</malloc>\n", file);
   return 0;

@@ -13,7 +13,7 @@
 
 #include <array>
 #include <atomic>
-#include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -24,35 +24,22 @@
 #include "allocator/ptmalloc/tunables.h"
 
 namespace faultline::preload {
+
+constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadSlot t_slot{};
+constinit Storage<Heap> g_heap{};
+constinit std::array<std::byte, 64 << 10> g_start_up{};
+
 namespace {
 
 using alloc::Native;
 using alloc::NativeProcess;
 
-// Raw storage, so that no constructor or destructor runs when the library is loaded or the
-// program ends: others may allocate before and after.
-template <typename T>
-struct Storage {
-  alignas(T) std::byte bytes[sizeof(T)];
-  T& get() { return *std::launder(reinterpret_cast<T*>(bytes)); }
-};
-
 enum class State : int { kNone, kStarting, kReady };
 constinit std::atomic<State> g_state{State::kNone};
 constinit Storage<NativeProcess> g_process{};
-constinit Storage<Heap> g_heap{};
 constinit Storage<alloc::Settings> g_settings{};
-constinit std::array<std::byte, 64 << 10> g_start_up{};
 constinit std::atomic<std::size_t> g_start_up_used{0};
 pthread_key_t g_key;
-
-struct ThreadSlot {
-  Storage<Native> native;
-  bool made;
-  bool starting;  // this thread makes the allocator
-  int exits;      // rounds of destructors so far
-};
-constinit __attribute__((tls_model("initial-exec"))) thread_local ThreadSlot t_slot{};
 
 // Other destructors of thread-specific data may still free: the thread leaves in the last
 // round.
@@ -106,9 +93,9 @@ void make_heap() {
   read_environment(release, g_settings.get());
   pthread_key_create(&g_key, leave);
   new (t_slot.native.bytes) Native(g_process.get());
-  t_slot.made = true;
   new (g_heap.bytes) Heap(t_slot.native.get(), release, g_settings.get());
   t_slot.starting = false;
+  t_slot.ready = true;
   g_state.store(State::kReady, std::memory_order_release);
   pthread_setspecific(g_key, &t_slot);
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -125,27 +112,15 @@ void start() {
 
 }  // namespace
 
-Heap& heap() {
-  if (g_state.load(std::memory_order_acquire) != State::kReady) [[unlikely]]
-    start();
-  return g_heap.get();
-}
-
-Native& here() {
-  ThreadSlot& slot = t_slot;
-  if (!slot.made) [[unlikely]] {
-    static_cast<void>(heap());
-    if (!slot.made) {
-      new (slot.native.bytes) Native(g_process.get());
-      slot.made = true;
-      pthread_setspecific(g_key, &slot);
-    }
+void make_ready() {
+  const int saved = errno;
+  if (g_state.load(std::memory_order_acquire) != State::kReady) start();
+  if (!t_slot.ready) {
+    new (t_slot.native.bytes) Native(g_process.get());
+    t_slot.ready = true;
+    pthread_setspecific(g_key, &t_slot);
   }
-  return slot.native.get();
-}
-
-bool starting() {
-  return t_slot.starting;
+  errno = saved;
 }
 
 void* start_up_memory(std::size_t bytes, std::size_t alignment) {
@@ -155,12 +130,6 @@ void* start_up_memory(std::size_t bytes, std::size_t alignment) {
     if (at + bytes > g_start_up.size()) return nullptr;
     if (g_start_up_used.compare_exchange_weak(used, at + bytes)) return &g_start_up[at];
   }
-}
-
-bool is_start_up_memory(const void* memory) {
-  const auto at = std::bit_cast<std::uintptr_t>(memory);
-  const auto start = std::bit_cast<std::uintptr_t>(g_start_up.data());
-  return at >= start && at < start + g_start_up.size();
 }
 
 }  // namespace faultline::preload

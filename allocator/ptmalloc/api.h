@@ -15,6 +15,7 @@ namespace faultline::alloc {
 template <Platform P>
 Ptmalloc<P>::Ptmalloc(P& p, const ReleaseProfile& release, const Settings& settings)
     : release_(release),
+      tcache_shape_(release),
       layout_(release),
       settings_(settings),
       huge_(huge_pages(p.facts(), release, settings)) {
@@ -65,39 +66,64 @@ void Ptmalloc<P>::init(P& p) {
   initialised_.store(true, std::memory_order_release);
 }
 
+// What the thread's cache holds is served here; all else out of line.
 template <Platform P>
-Addr Ptmalloc<P>::malloc(P& p, std::uint64_t bytes) {
+inline Addr Ptmalloc<P>::malloc(P& p, std::uint64_t bytes) {
   const Frame frame(p, places::kMalloc);
-  if (!initialised_.load(std::memory_order_acquire)) [[unlikely]]
-    init(p);
-  if (bytes > release_.max_request) return 0;
-  if (const Addr cached = thread_cache(p)) {
-    const unsigned index = tcache_index(chunk_size_for(bytes));
-    const Tcache<P> tc(p, cached, release_);
-    if (index < tcache_limit_ && tc.count(index) > 0) {
-      p.cycles(release_.costs.malloc_hit);
-      return tc.get(index, release_.tcache_key);
-    }
+  const Addr cached = p.thread_words().word[kTcache];
+  if (cached == 0 || bytes > release_.max_request) [[unlikely]]
+    return malloc_first(p, bytes);
+  const unsigned index = tcache_index(chunk_size_for(bytes));
+  const Tcache<P> tc(p, cached, tcache_shape_);
+  if (index < tcache_limit_ && tc.count(index) > 0) [[likely]] {
+    p.cycles(release_.costs.malloc_hit);
+    return tc.get(index, release_.tcache_key);
   }
+  return malloc_uncached(p, bytes);
+}
+
+// The thread has no cache yet, or can't have one.
+template <Platform P>
+Addr Ptmalloc<P>::malloc_first(P& p, std::uint64_t bytes) {
+  if (!initialised_.load(std::memory_order_acquire)) init(p);
+  if (bytes > release_.max_request) return 0;
+  thread_cache(p);  // and what it was given is in it: nothing
+  return malloc_uncached(p, bytes);
+}
+
+template <Platform P>
+Addr Ptmalloc<P>::malloc_uncached(P& p, std::uint64_t bytes) {
   p.cycles(release_.costs.malloc_entry);
   return in_an_arena(p, bytes,
                      [this, bytes](const Arena<P>& av) { return int_malloc(av, bytes); });
 }
 
 template <Platform P>
-void Ptmalloc<P>::free(P& p, Addr mem) {
+inline void Ptmalloc<P>::free(P& p, Addr mem) {
   if (mem == 0) return;
   const Frame frame(p, places::kFree);
   p.cycles(release_.costs.free_entry);
   const Addr c = to_chunk(mem);
   const std::uint64_t head = Chunks<P>(p).head(c);
+  const std::uint64_t size = head & ~kSizeBits;
+  if ((head & kIsMmapped) == 0 && cache_has_room(p, size)) [[likely]] {
+    p.cycles(release_.costs.free_hit);
+    cache(p, c, size);
+    return;
+  }
+  free_uncached(p, c, head);
+}
+
+// The same with a cache that is made now, or without one.
+template <Platform P>
+void Ptmalloc<P>::free_uncached(P& p, Addr c, std::uint64_t head) {
   if ((head & kIsMmapped) != 0) {
     free_mmapped(p, c, head);
     return;
   }
   const std::uint64_t size = head & ~kSizeBits;
-  thread_cache(p, size);
-  if (cache_has_room(p, size)) {
+  if (p.thread_words().word[kTcache] == 0 && thread_cache(p, size) != 0 &&
+      cache_has_room(p, size)) {
     p.cycles(release_.costs.free_hit);
     cache(p, c, size);
     return;
@@ -144,7 +170,7 @@ Addr Ptmalloc<P>::calloc(P& p, std::uint64_t count, std::uint64_t each) {
   const Chunks<P> m(p);
   if (const Addr cached = thread_cache(p); cached != 0 && release_.calloc_from_tcache) {
     const unsigned index = tcache_index(chunk_size_for(bytes));
-    const Tcache<P> tc(p, cached, release_);
+    const Tcache<P> tc(p, cached, tcache_shape_);
     if (index < tcache_limit_ && tc.count(index) > 0) {
       p.cycles(release_.costs.malloc_hit);
       const Addr mem = tc.get(index, release_.tcache_key);

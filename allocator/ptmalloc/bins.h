@@ -25,11 +25,11 @@ class Bins {
   [[nodiscard]] Addr last(Addr bin) const { return m_.bk(bin); }
 
   // Takes the free chunk `c` out of whichever list it is in.
-  void unlink(Addr c) const;
+  FAULTLINE_INLINE void unlink(Addr c) const;
   // Puts a free chunk at the front of the unsorted list; header and foot are the caller's.
-  void push_unsorted(Addr c, std::uint64_t size) const;
+  FAULTLINE_INLINE void push_unsorted(Addr c, std::uint64_t size) const;
   // Takes the oldest chunk out of the unsorted list or out of a small bin.
-  void pop_last(Addr bin, Addr c) const;
+  FAULTLINE_INLINE void pop_last(Addr bin, Addr c) const;
   // Files a chunk in the bin of its size.
   void file(Addr c, std::uint64_t size) const;
 

@@ -73,11 +73,7 @@ Addr Ptmalloc<P>::from_fastbin(const Arena<P>& av, std::uint64_t nb) {
   if (fastbin_index(av.m.size(c)) != fastbin_index(nb))
     malloc_printerr("malloc(): memory corruption (fast)");
   p.cycles(release_.costs.arena_quick);
-  while (cache_has_room(p, nb)) {
-    const Addr more = pop_fast(p, head);
-    if (more == 0) break;
-    cache(p, more, nb);
-  }
+  fill_cache(p, nb, [&] { return pop_fast(p, head); });
   return to_mem(c);
 }
 
@@ -95,12 +91,12 @@ Addr Ptmalloc<P>::from_small_bin(const Arena<P>& av, std::uint64_t nb) {
   if (c == bin) return 0;
   take(c);
   p.cycles(release_.costs.arena_quick);
-  while (cache_has_room(p, nb)) {
+  fill_cache(p, nb, [&]() -> Addr {
     const Addr more = bins.last(bin);
-    if (more == bin) break;
+    if (more == bin) return 0;
     take(more);
-    cache(p, more, nb);
-  }
+    return more;
+  });
   return to_mem(c);
 }
 
@@ -142,7 +138,7 @@ Addr Ptmalloc<P>::from_unsorted(const Arena<P>& av, std::uint64_t nb) {
   }
   if (!cached) return 0;
   p.cycles(release_.costs.arena_bins);
-  const Tcache<P> tc(p, p.thread_words().word[kTcache], release_);
+  const Tcache<P> tc(p, p.thread_words().word[kTcache], tcache_shape_);
   return tc.get(tcache_index(nb), release_.tcache_key);
 }
 

@@ -94,6 +94,9 @@ class Ptmalloc {
 
   // Start-up, and the way into an arena.
   void init(P& p);
+  Addr malloc_first(P& p, std::uint64_t bytes);
+  Addr malloc_uncached(P& p, std::uint64_t bytes);
+  void free_uncached(P& p, Addr c, std::uint64_t head);
   [[nodiscard]] bool alone(P& p) const {
     return release_.single_thread_path && !p.multi_threaded();
   }
@@ -115,24 +118,26 @@ class Ptmalloc {
   [[nodiscard]] ArenaInfo info_of(const Arena<P>& av) const;
 
   // Thread cache (thread_cache.h).
-  Addr thread_cache(P& p, std::uint64_t size_to_put = UINT64_MAX);
+  FAULTLINE_INLINE Addr thread_cache(P& p, std::uint64_t size_to_put = UINT64_MAX);
   void make_thread_cache(P& p);
   void empty_thread_cache(P& p, Addr cache);
-  [[nodiscard]] bool cache_has_room(P& p, std::uint64_t size) const;
-  void cache(P& p, Addr c, std::uint64_t size);
+  [[nodiscard]] FAULTLINE_INLINE bool cache_has_room(P& p, std::uint64_t size) const;
+  template <typename Take>
+  FAULTLINE_INLINE void fill_cache(P& p, std::uint64_t size, Take take);
+  FAULTLINE_INLINE void cache(P& p, Addr c, std::uint64_t size);
   void check_double_free(const Tcache<P>& tc, unsigned index, Addr mem) const;
 
   // Allocation in an arena (int_malloc.h).
   Addr int_malloc(const Arena<P>& av, std::uint64_t bytes);
   Addr find_chunk(const Arena<P>& av, std::uint64_t nb);
-  Addr from_fastbin(const Arena<P>& av, std::uint64_t nb);
+  FAULTLINE_INLINE Addr from_fastbin(const Arena<P>& av, std::uint64_t nb);
   Addr from_small_bin(const Arena<P>& av, std::uint64_t nb);
   Addr from_unsorted(const Arena<P>& av, std::uint64_t nb);
   Addr from_bins(const Arena<P>& av, std::uint64_t nb);
   Addr from_top(const Arena<P>& av, std::uint64_t nb);
   Addr carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uint64_t nb,
              bool remember);
-  Addr pop_fast(P& p, Addr head);
+  FAULTLINE_INLINE Addr pop_fast(P& p, Addr head);
 
   // Freeing in an arena (int_free.h).
   enum class Held : std::uint8_t {
@@ -140,9 +145,9 @@ class Ptmalloc {
     kYes
   };  // whether the caller holds the arena's lock
   void int_free(const Arena<P>& av, Addr c, Held held);
-  void int_free_chunk(const Arena<P>& av, Addr c, std::uint64_t size, Held held);
+  FAULTLINE_INLINE void int_free_chunk(const Arena<P>& av, Addr c, std::uint64_t size, Held held);
   void free_cut(const Arena<P>& av, Addr c, bool through_cache);
-  void push_fast(const Arena<P>& av, Addr c, std::uint64_t size);
+  FAULTLINE_INLINE void push_fast(const Arena<P>& av, Addr c, std::uint64_t size);
   std::uint64_t merge_free(const Arena<P>& av, Addr c, std::uint64_t size);
   void trim_after_free(const Arena<P>& av);
   void consolidate(const Arena<P>& av);
@@ -211,6 +216,7 @@ class Ptmalloc {
   [[nodiscard]] std::uint64_t page(P& p) const { return p.facts().page_size; }
 
   const ReleaseProfile& release_;
+  TcacheShape tcache_shape_;
   const ArenaLayout layout_;
   Settings settings_;
   HugePages huge_;

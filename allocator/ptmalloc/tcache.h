@@ -15,14 +15,20 @@
 
 namespace faultline::alloc {
 
+// Where things lie in it.
+struct TcacheShape {
+  explicit TcacheShape(const ReleaseProfile& release)
+      : entries_offset(release.tcache_entries_offset()),
+        wide(release.tcache_count_bytes == 2) {}
+  std::uint64_t entries_offset;
+  bool wide;  // counters of two bytes
+};
+
 template <typename P>
 class Tcache {
  public:
-  Tcache(P& p, Addr at, const ReleaseProfile& release)
-      : m_(p),
-        at_(at),
-        entries_(at + release.tcache_entries_offset()),
-        wide_(release.tcache_count_bytes == 2) {}
+  Tcache(P& p, Addr at, TcacheShape shape)
+      : m_(p), at_(at), entries_(at + shape.entries_offset), wide_(shape.wide) {}
 
   [[nodiscard]] unsigned count(unsigned index) const {
     return wide_ ? m_.p.template load<std::uint16_t>(at_ + 2 * index)

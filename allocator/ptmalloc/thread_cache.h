@@ -39,17 +39,33 @@ bool Ptmalloc<P>::cache_has_room(P& p, std::uint64_t size) const {
   const Addr cached = p.thread_words().word[kTcache];
   if (cached == 0) return false;
   const unsigned index = tcache_index(size);
-  return index < tcache_limit_ && Tcache<P>(p, cached, release_).count(index) <
+  return index < tcache_limit_ && Tcache<P>(p, cached, tcache_shape_).count(index) <
                                       static_cast<unsigned>(settings_.tcache_count);
 }
 
 // Precondition: cache_has_room.
 template <Platform P>
 void Ptmalloc<P>::cache(P& p, Addr c, std::uint64_t size) {
-  const Tcache<P> tc(p, p.thread_words().word[kTcache], release_);
+  const Tcache<P> tc(p, p.thread_words().word[kTcache], tcache_shape_);
   const unsigned index = tcache_index(size);
   if (release_.tcache_key != TcacheKey::kNone) check_double_free(tc, index, to_mem(c));
   tc.put(index, to_mem(c), release_.tcache_key, tcache_key_);
+}
+
+// What an arena has more of the size goes into the cache while there is room: `take` gives
+// chunks that are free for sure, 0 when there are none.
+template <Platform P>
+template <typename Take>
+void Ptmalloc<P>::fill_cache(P& p, std::uint64_t size, Take take) {
+  const Addr cached = p.thread_words().word[kTcache];
+  const unsigned index = tcache_index(size);
+  if (cached == 0 || index >= tcache_limit_) return;
+  const Tcache<P> tc(p, cached, tcache_shape_);
+  while (tc.count(index) < static_cast<unsigned>(settings_.tcache_count)) {
+    const Addr c = take();
+    if (c == 0) return;
+    tc.put(index, to_mem(c), release_.tcache_key, tcache_key_);
+  }
 }
 
 template <Platform P>
@@ -66,7 +82,7 @@ void Ptmalloc<P>::check_double_free(const Tcache<P>& tc, unsigned index, Addr me
 template <Platform P>
 void Ptmalloc<P>::empty_thread_cache(P& p, Addr cache) {
   const Frame frame(p, places::kTcacheShutdown);
-  const Tcache<P> tc(p, cache, release_);
+  const Tcache<P> tc(p, cache, tcache_shape_);
   for (unsigned i = 0; i < tcache_limit_; ++i)
     while (tc.count(i) > 0) free(p, tc.get(i, release_.tcache_key));
   free(p, cache);

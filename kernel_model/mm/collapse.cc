@@ -94,8 +94,7 @@ ScanResult scan_entry(const Collapse& c, Pte entry, Scan& scan) {
       ++vmstat.thp_scan_exceed_swap_pte;
       return ScanResult::kExceedSwapPte;
     }
-    // Model: swapped pages are not read back for a collapse.
-    return entry.has(Pte::kSwap) ? ScanResult::kExceedSwapPte : ScanResult::kSucceed;
+    return ScanResult::kSucceed;
   }
   return scan_page(c, entry, scan);
 }
@@ -222,6 +221,7 @@ ScanResult collapse_locked(const Collapse& c, Pfn huge) {
   Scan scan;  // __collapse_huge_page_isolate()
   if (const ScanResult result = scan_table(c, *table, scan); result != ScanResult::kSucceed)
     return result;
+  if (scan.swap > 0) return ScanResult::kFail;  // SCAN_PTE_NON_PRESENT
   Table& pmd = *table->parent;
   TablePage* deposit = nullptr;
   const std::vector<Pte> old = take_entries(c, pmd, *table, deposit);
@@ -238,9 +238,10 @@ ScanResult collapse_huge_page(const Collapse& c, const Scan& scan) {
   c.mm.mmap_read_lock(c.task);
   Table* table = nullptr;
   ScanResult result = revalidate(c, table);
-  // __collapse_huge_page_swapin().  Model: it always fails, for guard marks and all else.
-  if (result == ScanResult::kSucceed && scan.swap > 0) result = ScanResult::kFail;
-  c.mm.mmap_read_unlock(c.task);
+  bool locked = true;
+  if (result == ScanResult::kSucceed && scan.swap > 0)
+    result = collapse_swapin(c.task, c.mm, c.range, locked);
+  if (locked) c.mm.mmap_read_unlock(c.task);
   if (result == ScanResult::kSucceed) {
     c.mm.mmap_write_lock(c.task);
     result = collapse_locked(c, *huge);
@@ -259,6 +260,7 @@ Errno collapse_errno(ScanResult result) {
       return Errno::kENOMEM;
     case ScanResult::kPageCount:
     case ScanResult::kPageLru:
+    case ScanResult::kPageLock:
       return Errno::kEAGAIN;
     default:
       return Errno::kEINVAL;
@@ -274,6 +276,7 @@ bool may_go_on(ScanResult result) {
     case ScanResult::kPageNull:
     case ScanResult::kPageCount:
     case ScanResult::kPageLru:
+    case ScanResult::kPageLock:
     case ScanResult::kPageCompound:
       return true;
     default:

@@ -35,6 +35,7 @@ enum class ScanResult : std::uint8_t {
   kLackReferencedPage,
   kPageNull,
   kPageLru,
+  kPageLock,  // a swapped page is being read
   kPageCount,
   kPageCompound,
   kAnyProcess,  // the mm is exiting
@@ -51,6 +52,11 @@ struct CollapseControl {
   std::uint64_t max_ptes_shared = 0;
   GfpReclaim reclaim = GfpReclaim::kDirect;
 };
+
+// __collapse_huge_page_swapin(): the range's swapped pages come back, one after the other.
+// mmap_lock is held for read on entry; `locked` says whether it still is on return (a read
+// from the device gives it up).  collapse_swapin.cc
+ScanResult collapse_swapin(Task& task, Mm& mm, Range range, bool& locked);
 
 // May a huge page ever lie in this VMA, whatever sysfs says?  (hugepage_vma_check() without
 // enforce_sysfs.)

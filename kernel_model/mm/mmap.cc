@@ -192,9 +192,8 @@ SysResult<VirtAddr> sys_mmap_file(Task& task, Process& process, VirtAddr hint,
   const Scope entry(task, kernel.centres().syscall_entry);
   task.charge(kernel.profile().costs.syscall_entry_exit);
   const Scope scope(task, centre::kSysMmap);
-  const std::uint64_t page = kernel.profile().geometry.page_size();
-  if (offset % page != 0) return Errno::kEINVAL;
-  const FileMapping mapping{std::move(file), offset / page};
+  if (!page_aligned(mm, VirtAddr{offset})) return Errno::kEINVAL;
+  const FileMapping mapping{std::move(file), pages_of(mm, offset)};
   const Scope pgoff(task, centre::kVmMmapPgoff);
   mm.mmap_write_lock(task);
   const bool hugetlb = (flags & kMapHugetlb) != 0 && !mapping.file;

@@ -121,10 +121,10 @@ std::string vmstat_text(Kernel& kernel) {
   if (kernel.mm_shared().lrus.lists_kept())
     for (const auto& [name, list] : kLists) line(name, lru_size(kernel, list));
   line("nr_anon_pages", v.nr_anon_pages);
-  line("nr_anon_transparent_hugepages", v.nr_anon_transparent_hugepages);
   line("nr_mapped", v.nr_mapped);
   line("nr_file_pages", v.nr_file_pages);
   line("nr_shmem", v.nr_shmem);
+  line("nr_anon_transparent_hugepages", v.nr_anon_transparent_hugepages);
   line("nr_page_table_pages", v.nr_page_table_pages);
   line("pswpin", v.pswpin);
   line("pswpout", v.pswpout);

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// model_trace RELEASE TUNABLES FILE: plays a program of allocator operations in the model
-// and prints the system calls that the allocator made, one a line: name and arguments in
-// hexadecimal, then the result or the errno.
+// model_trace RELEASE TUNABLES FILE [WARM CYCLES]: plays a program of allocator operations
+// in the model and prints the system calls that the allocator made, one a line: name and
+// arguments in hexadecimal, then the result or the errno.  With numbers: plays it WARM
+// times and then CYCLES times, and prints of those the minor faults, the growth of the
+// resident set since the start (KiB), the calls of brk and those of madvise.
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -54,10 +58,25 @@ void print(const SysCall& c) {
     std::printf(" = %llx\n", u(c.result));
 }
 
+struct Counts {
+  std::uint64_t faults = 0, rss_kib = 0;
+};
+
+void print(const Counts& counts, const alloc::SysLog& log, std::size_t first) {
+  std::uint64_t brk = 0, madvise = 0;
+  for (std::size_t i = first; i < log.size(); ++i) {
+    brk += log[i].name == SysName::kSbrk ? 1 : 0;
+    madvise += log[i].name == SysName::kMadvise ? 1 : 0;
+  }
+  const auto u = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
+  std::printf("%llu %llu %llu %llu\n", u(counts.faults), u(counts.rss_kib), u(brk),
+              u(madvise));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 4 && argc != 6) return 2;
   const alloc::ReleaseProfile* release = alloc::find_release(argv[1]);
   if (release == nullptr) return 2;
   const alloc::TunablesResult tunables = alloc::parse_tunables(argv[2], *release);
@@ -67,6 +86,11 @@ int main(int argc, char** argv) {
   const std::string program_text = text.str();
   const auto program = std::make_unique<workloads::OpsProgram>();
   if (workloads::read_ops(program_text, *program).what != nullptr) return 2;
+
+  const int warm = argc == 6 ? std::atoi(argv[4]) : 0;
+  const int cycles = argc == 6 ? std::atoi(argv[5]) : 1;
+  Counts counts;
+  std::size_t first = 0;
 
   alloc::SysLog log(1 << 20);
   // THP as on this machine, where the other worlds are traced.
@@ -83,8 +107,19 @@ int main(int argc, char** argv) {
     alloc::Ptmalloc<P> heap(platform, *release, tunables.settings);
     std::vector<workloads::OpsBlock> pool(1 << 16);
     workloads::OpsThread<P, alloc::Ptmalloc<P>> main_thread(platform, heap, *program, pool);
-    main_thread.run(0, program->size);
+    const kernel::Process& process = machine.process;
+    const std::uint64_t resident = process.mm().rss();
+    for (int i = 0; i < warm; ++i) main_thread.run(0, program->size);
+    first = log.size();
+    counts.faults = process.minflt;
+    for (int i = 0; i < cycles; ++i) main_thread.run(0, program->size);
+    counts.faults = process.minflt - counts.faults;
+    counts.rss_kib = (process.mm().rss() - resident) * 4;
   });
+  if (argc == 6) {
+    print(counts, log, first);
+    return log.overflowed() ? 3 : 0;
+  }
   for (std::size_t i = 0; i < log.size(); ++i) print(log[i]);
   return log.overflowed() ? 3 : 0;
 }

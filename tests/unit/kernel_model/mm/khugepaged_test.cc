@@ -136,6 +136,62 @@ TEST(Khugepaged, RespectsMaxPtesNone) {
   }
 }
 
+// Eight written pages, of which the first few have gone to swap.  Their reading ends the
+// first attempt; the second one finds them in the swap cache.
+TEST(Khugepaged, SwappedPagesComeBackUpToMaxPtesSwap) {
+  struct Row {
+    const char* preset;
+    std::uint64_t swapped;
+    const char *first, *second;
+  };
+  for (const Row& row :
+       {Row{"6.1", 1, "sppppppp", "HHHHHHHH"}, Row{"5.14", 1, "sppppppp", "HHHHHHHH"},
+        Row{"6.1", 2, "sspppppp", "sspppppp"}}) {
+    KernelConfig config = config_of(row.preset);
+    config.swap_size = 64 * 4096;
+    ToyMachine m(toy_profile(), config);
+    m.run([&](Task& t) {
+      m.mmap(t, 8, kAligned);
+      user_touch(t, m.process(), kAligned, m.huge(), m.page(), Access::kWrite);
+      EXPECT_EQ(
+          sys_madvise(t, m.process(), kAligned, row.swapped * m.page(), Madvise::kPageout),
+          Errno::kOk);
+      advise(m, t, 1);
+      t.sleep(150_ms);
+      EXPECT_EQ(m.draw(kAligned, 8), row.first) << row.preset;
+      t.sleep(100_ms);
+      EXPECT_EQ(m.draw(kAligned, 8), row.second) << row.preset;
+    });
+    const bool over = row.swapped > 1;
+    EXPECT_EQ(m.vmstat().pswpout, row.swapped);
+    EXPECT_EQ(m.vmstat().pswpin, over ? 0U : 1U);
+    EXPECT_EQ(m.mm().rss_anon, over ? 6U : 8U);
+    EXPECT_EQ(m.vmstat().thp_scan_exceed_swap_pte > 0, over && row.preset[0] == '6');
+  }
+}
+
+// MADV_COLLAPSE knows no limit: all but four are read back, one an attempt.
+TEST(Collapse, ReadsSwappedPagesBack) {
+  KernelConfig config = config_of("6.1");
+  config.swap_size = 64 * 4096;
+  config.page_cluster = 0;
+  ToyMachine m(toy_profile(), config);
+  m.run([&](Task& t) {
+    m.mmap(t, 8, kAligned);
+    user_touch(t, m.process(), kAligned, m.huge(), m.page(), Access::kWrite);
+    EXPECT_EQ(sys_madvise(t, m.process(), kAligned, 3 * m.page(), Madvise::kPageout),
+              Errno::kOk);
+    EXPECT_EQ(m.draw(kAligned, 8), "sssppppp");
+    for (int attempt = 0; attempt < 3; ++attempt)
+      EXPECT_EQ(sys_madvise(t, m.process(), kAligned, m.huge(), Madvise::kCollapse),
+                Errno::kEAGAIN);
+    EXPECT_EQ(sys_madvise(t, m.process(), kAligned, m.huge(), Madvise::kCollapse),
+              Errno::kOk);
+    EXPECT_EQ(m.draw(kAligned, 8), "HHHHHHHH");
+  });
+  EXPECT_EQ(m.vmstat().pswpin, 3U);
+}
+
 // A range whose pages are shared with a child, but for one.
 TEST(Khugepaged, RespectsMaxPtesShared) {
   struct Row {
