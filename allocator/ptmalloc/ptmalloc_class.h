@@ -145,7 +145,8 @@ class Ptmalloc {
     kYes
   };  // whether the caller holds the arena's lock
   void int_free(const Arena<P>& av, Addr c, Held held);
-  FAULTLINE_INLINE void int_free_chunk(const Arena<P>& av, Addr c, std::uint64_t size, Held held);
+  FAULTLINE_INLINE void int_free_chunk(const Arena<P>& av, Addr c, std::uint64_t size,
+                                       Held held);
   void free_cut(const Arena<P>& av, Addr c, bool through_cache);
   FAULTLINE_INLINE void push_fast(const Arena<P>& av, Addr c, std::uint64_t size);
   std::uint64_t merge_free(const Arena<P>& av, Addr c, std::uint64_t size);
