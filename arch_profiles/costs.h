@@ -62,6 +62,7 @@ enum class Confidence : std::uint8_t {
   X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")                \
   X(vrange_base, "sys_vrange body without locks: a range node allocated, tree searched") \
   X(vrange_node, "one volatile range put into, taken from or cut in the tree and list")  \
+  X(lru_move_page, "one page from one LRU list to another through a per-CPU batch")      \
   X(signal_delivery,                                                                     \
     "a signal to a user handler and back: frame, handler call, "                         \
     "sigreturn")

@@ -95,7 +95,7 @@ bool PageTables::madvise_free_pte_range(Task& task, Range range) {
       if (step == FreeStep::kCleaned) ++count;
     }
     cleaned |= count > 0;
-    task.charge(costs_.pte_set * count);
+    task.charge((costs_.pte_set + costs_.lru_move_page) * count);
     if (i >= to) return cleaned;
     const Pfn head = compound_head(kernel_, table->entry[i].pfn());
     const std::uint64_t batch = folio_pte_batch(kernel_, *table, i, to);

@@ -11,8 +11,9 @@
 namespace faultline::scenario {
 namespace {
 
+constexpr std::uint64_t kStep = Hog::kStep;
+
 constexpr Centre kHog{kHogName, false};
-constexpr std::uint64_t kStep = std::uint64_t{256} << 10;  // between two looks at the clock
 constexpr Duration kPatience = Duration::ms(100);
 
 Duration time_of(std::uint64_t bytes, std::uint64_t bytes_a_second) {
@@ -70,6 +71,7 @@ void Hog::run(Task& task) {
 void Hog::map(Task& task, Ring& ring) {
   ring.bytes = kernel_.phys().total_pages() << kernel_.profile().geometry.page_shift;
   ring.bytes -= ring.bytes % kStep;
+  ring.most = spec_.most == 0 ? ring.bytes : std::min(ring.bytes, spec_.most / spec_.cpus);
   const auto at = kernel::sys_mmap(
       task, process_, {}, ring.bytes, kernel::kProtRead | kernel::kProtWrite,
       kernel::kMapPrivate | kernel::kMapAnonymous | kernel::kMapNoreserve);
@@ -85,6 +87,8 @@ void Hog::next_phase(Task& task, Ring& ring) {
   const Phase was = ring.phase;
   switch (was) {
     case Phase::kFilling:
+      if (free <= spec_.target_free || ring.full()) ring.phase = Phase::kWaiting;
+      break;
     case Phase::kGrowing:
       if (free <= spec_.target_free) ring.phase = Phase::kWaiting;
       break;
@@ -111,7 +115,7 @@ bool Hog::step(Task& task, Ring& ring) {
     grow = true;
     ring.grows += time_of(kStep, spec_.grow_rate);
   }
-  if (!grow || ring.head - ring.tail + kStep > ring.bytes) give_back(task, ring);
+  if (!grow || ring.full()) give_back(task, ring);
   const bool short_of_all = free_bytes() < spec_.target_free / 10 * 9;
   if (ring.phase == Phase::kShrinking || short_of_all) give_back(task, ring);
   return write(task, ring);

@@ -31,6 +31,8 @@ inline constexpr std::string_view kHogName = "hog";
 
 class Hog {
  public:
+  static constexpr std::uint64_t kStep = std::uint64_t{256} << 10;  // bytes at a time
+
   // `kernel` must outlive the object.
   Hog(kernel::Kernel& kernel, const PressureSpec& spec);
 
@@ -44,7 +46,8 @@ class Hog {
   // One thread's part of the address space: bytes [tail, head) of the ring are its own.
   struct Ring {
     kernel::VirtAddr start;
-    std::uint64_t bytes = 0, head = 0, tail = 0;
+    std::uint64_t bytes = 0, most = 0, head = 0, tail = 0;
+    [[nodiscard]] bool full() const { return head - tail + kStep > most; }
     Phase phase = Phase::kFilling;
     Time since;  // of the phase
     Time grows;  // when it may grow next

@@ -30,12 +30,14 @@ PressureSpec read_pressure(const Node& settings) {
   const Node* node = settings.find("pressure");
   if (node == nullptr) return spec;
   const Node& table = as_table(*node, "pressure");
-  check_keys(table, "[pressure]",
-             std::vector<std::string>{"cpus", "dirty_rate", "grow_rate", "target_free"});
+  check_keys(
+      table, "[pressure]",
+      std::vector<std::string>{"cpus", "dirty_rate", "grow_rate", "most", "target_free"});
   spec.cpus = static_cast<unsigned>(
       as_integer(require(table, "cpus", "[pressure]"), "pressure.cpus", 0, kMostHogs));
   spec.dirty_rate = size_or(table, "dirty_rate", spec.dirty_rate);
   spec.target_free = size_or(table, "target_free", spec.target_free);
+  spec.most = size_or(table, "most", spec.most);
   spec.grow_rate = size_or(table, "grow_rate", spec.grow_rate);
   if (const Node* rate = table.find("grow_rate"); rate != nullptr && spec.grow_rate == 0)
     throw InputError({rate->place,

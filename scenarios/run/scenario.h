@@ -44,6 +44,7 @@ struct PressureSpec {
   std::uint64_t dirty_rate = 0;   // bytes a second of each; 0: as fast as it can
   std::uint64_t target_free = 0;  // bytes left free; 0: the sum of the low watermarks
   std::uint64_t grow_rate = std::uint64_t{1} << 20;  // bytes a second that it grows by
+  std::uint64_t most = 0;  // bytes that it holds at most; 0: all that there is
 };
 
 // All that one run needs.
