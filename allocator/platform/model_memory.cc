@@ -81,16 +81,9 @@ void Model::touch(Addr start, std::uint64_t length, Touch kind) {
   flush();
   const auto access =
       kind == Touch::kWrite ? kernel::Access::kWrite : kernel::Access::kRead;
-  const Addr first = start & ~(facts().page_size - 1);
-  const Addr end = start + length;
-  kernel::VirtAddr at{first};
-  while (at.v < end) {
-    const kernel::Signal signal = kernel::user_touch(
-        task_, process_.process_, at, end - at.v, facts().page_size, access, &at);
-    if (signal == kernel::Signal::kNone) break;
-    if (!recovered(signal, at.v)) killed(signal, at.v, access);
-  }
-  const std::uint64_t pages = (start + length - first - 1) / facts().page_size + 1;
+  access_all(start, length, access);
+  const std::uint64_t page = facts().page_size;
+  const std::uint64_t pages = (start + length - (start & ~(page - 1)) - 1) / page + 1;
   task_.charge(process_.process_.kernel().profile().costs.memory_access *
                static_cast<std::int64_t>(pages));
 }
@@ -153,12 +146,17 @@ void Model::copy_bytes(Addr to, Addr from, std::uint64_t n) {
   std::memcpy(process_.window_.host(to), process_.window_.host(from), n);
 }
 
+// Every page of the range, in order.
 void Model::access_all(Addr start, std::uint64_t n, kernel::Access access) {
   const std::uint64_t page = facts().page_size;
-  const Addr first = start & ~(page - 1);
-  const kernel::Signal signal = kernel::user_touch(task_, process_.process_, {first},
-                                                   start + n - first, page, access);
-  if (signal != kernel::Signal::kNone) killed(signal, start, access);
+  const Addr end = start + n;
+  kernel::VirtAddr at{start & ~(page - 1)};
+  while (at.v < end) {
+    const kernel::Signal signal =
+        kernel::user_touch(task_, process_.process_, at, end - at.v, page, access, &at);
+    if (signal == kernel::Signal::kNone) break;
+    if (!recovered(signal, at.v)) killed(signal, at.v, access);
+  }
 }
 
 std::uint64_t Model::accessible(Addr start, std::uint64_t n, kernel::Access access) {
