@@ -12,6 +12,7 @@ reached; all are written and freed newest first.
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,20 +37,21 @@ def threads(*after):
 
 
 # (What threads do at the same time is torn apart in a trace: there, calls are counted in the model only.)
-# Name, program, tunables, warm-up plays, counted plays, then a play's faults, brk and madvise calls, and the
-# resident memory at the end in MB of 1000 KiB; None: not counted.
+# Name, program, tunables, warm-up plays, counted plays, then a play's faults, brk and madvise calls, the
+# resident memory at the end in MB of 1000 KiB, and the heaps made for arenas; None: not counted.
 ROWS = [
-    ("1 MB to 64 KiB", cycle(1 * MB, 64 * KIB), "", 5, 10, 222.0, 22, 0, None),
-    ("1 MB, freed forward", cycle(1 * MB, 64 * KIB, ""), "", 5, 10, None, 6, 0, None),
-    ("1 MB, top_pad 64 MB", cycle(1 * MB, 64 * KIB), "glibc.malloc.top_pad=67108864", 5, 10, 0.0, 0, 0, None),
-    ("4 MB to 64 KiB", cycle(4 * MB, 64 * KIB), "", 5, 10, 958.0, 82, 0, None),
-    ("64 MB to 8 MiB", cycle(64 * MB, 8192 * KIB), "", 5, 4, 16337.0, 17, 0, None),
-    ("8 threads, full", threads("write a", "end"), "", 0, 1, None, None, 0, 526.6),
-    ("8 threads, freed in order", threads("write a", "sleep 300000", "free a", "end"), "", 0, 1, None, None, None, 2.8),
+    ("1 MB to 64 KiB", cycle(1 * MB, 64 * KIB), "", 5, 10, 222.0, 22, 0, None, None),
+    ("1 MB, freed forward", cycle(1 * MB, 64 * KIB, ""), "", 5, 10, None, 6, 0, None, None),
+    ("1 MB, top_pad 64 MB", cycle(1 * MB, 64 * KIB), "glibc.malloc.top_pad=67108864", 5, 10, 0.0, 0, 0, None, None),
+    ("4 MB to 64 KiB", cycle(4 * MB, 64 * KIB), "", 5, 10, 958.0, 82, 0, None, None),
+    ("64 MB to 8 MiB", cycle(64 * MB, 8192 * KIB), "", 5, 4, 16337.0, 17, 0, None, None),
+    ("8 threads, full", threads("write a", "end"), "", 0, 1, None, None, 0, 526.6, None),
+    ("8 threads, freed in order", threads("write a", "sleep 300000", "free a", "end"), "", 0, 1, None, None, None, 2.8, None),
     ("8 threads, one block lives", threads("live = malloc 2000", "write a", "sleep 300000", "free a", "end"), "", 0, 1,
-     None, None, 0, 526.6),
+     None, None, 0, 526.6, None),
     ("the same and malloc_trim", threads("live = malloc 2000", "write a", "sleep 300000", "free a", "end", "trim 0"), "",
-     0, 1, None, None, 16, 2.0),
+     0, 1, None, None, 16, 2.0, None),
+    ("24 threads on 2 CPUs", "threads 24\na = malloc 1000\nsleep 300000\nfree a\nend", "", 0, 1, None, None, None, None, 15),
 ]
 # A process of the reported program has resident, beside what malloc got, its own text, libc and the main
 # thread's stack: 1.6 MB.  Thread stacks that are kept and the like move the rest.
@@ -57,8 +59,8 @@ BASE_MB, SLACK_MB = 1.6, 0.3
 
 
 def per_play(counts, plays):
-    faults, rss, brk, madvise = counts
-    return faults / plays, brk / plays, madvise / plays, rss / 1000 + BASE_MB
+    faults, rss, brk, madvise, heaps = counts
+    return faults / plays, brk / plays, madvise / plays, rss / 1000 + BASE_MB, heaps
 
 
 def in_model(tracer, path, tunables, warm, plays):
@@ -76,12 +78,13 @@ def natively(player, path, environment, warm, plays):
     if traced.returncode != 0:
         return None
     calls = parse(trace, False)  # without those on the stacks of threads
-    return per_play((faults, rss, *(sum(c.startswith(name) for c in calls) for name in ("brk", "madvise"))), plays)
+    return per_play((faults, rss, *(sum(c.startswith(name) for c in calls) for name in ("brk", "madvise")),
+                     len(re.findall(r"mmap\(.*, (?:67108864|134217728), PROT_NONE", trace))), plays)
 
 
 def wrong(row, got):
     """What of the row doesn't hold: faults within one a play, calls exactly."""
-    faults, brk, madvise, rss = row[5:]
+    faults, brk, madvise, rss, heaps = row[5:]
     found = []
     # The kernel maps what lies around a touched page of a file now and then: libc's own pages.
     if faults is not None and abs(got[0] - faults) > 1.0:
@@ -92,6 +95,8 @@ def wrong(row, got):
         found.append(f"{got[2]:.1f} calls of madvise, not {madvise}")
     if rss is not None and abs(got[3] - rss) > SLACK_MB + rss / 1000:
         found.append(f"{got[3]:.1f} MB resident, not {rss}")
+    if heaps is not None and got[4] != heaps:
+        found.append(f"{got[4]} heaps, not {heaps}")
     return found
 
 
@@ -108,6 +113,8 @@ def main(player, tracer, library):
         for row in ROWS:
             name, text, tunables, warm, plays = row[:5]
             pathlib.Path(path).write_text(text + "\n")
+            if row[9] is not None and len(os.sched_getaffinity(0)) != 2:
+                continue  # so many arenas as CPUs allow: the model's machine has two
             worlds = {"model": in_model(tracer, path, tunables, warm, plays)}
             settings = {"GLIBC_TUNABLES": tunables} if tunables else {}
             if may_trace:
@@ -116,8 +123,9 @@ def main(player, tracer, library):
                 if own == "2.36":
                     worlds["glibc 2.36"] = natively(player, path, settings, warm, plays)
             for world, got in worlds.items():
-                faults, brk, madvise, rss = got
-                print(f"{name:28} {world:11} {faults:9.1f} faults {brk:5.1f} brk {madvise:7.1f} madvise {rss:7.1f} MB")
+                faults, brk, madvise, rss, heaps = got
+                print(f"{name:28} {world:11} {faults:9.1f} faults {brk:5.1f} brk {madvise:7.1f} madvise {rss:7.1f} MB"
+                      f" {heaps:3} heaps")
                 for problem in wrong(row, got):
                     failures += 1
                     print(f"  {name}, {world}: {problem}")

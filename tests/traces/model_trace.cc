@@ -4,7 +4,8 @@
 // in the model and prints the system calls that the allocator made, one a line: name and
 // arguments in hexadecimal, then the result or the errno.  With numbers: plays it WARM
 // times and then CYCLES times, and prints of those the minor faults, the growth of the
-// resident set since the start (KiB), the calls of brk and those of madvise.
+// resident set since the start (KiB), the calls of brk, those of madvise, and the heaps
+// made for arenas.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -63,14 +64,17 @@ struct Counts {
 };
 
 void print(const Counts& counts, const alloc::SysLog& log, std::size_t first) {
-  std::uint64_t brk = 0, madvise = 0;
+  std::uint64_t brk = 0, madvise = 0, heaps = 0;
   for (std::size_t i = first; i < log.size(); ++i) {
     brk += log[i].name == SysName::kSbrk ? 1 : 0;
     madvise += log[i].name == SysName::kMadvise ? 1 : 0;
+    const bool reserves =
+        log[i].name == SysName::kMmap && log[i].extra == alloc::sys::kProtNone;
+    heaps += reserves && log[i].size >= alloc::kHeapMax && log[i].error == 0 ? 1 : 0;
   }
   const auto u = [](std::uint64_t n) { return static_cast<unsigned long long>(n); };
-  std::printf("%llu %llu %llu %llu\n", u(counts.faults), u(counts.rss_kib), u(brk),
-              u(madvise));
+  std::printf("%llu %llu %llu %llu %llu\n", u(counts.faults), u(counts.rss_kib), u(brk),
+              u(madvise), u(heaps));
 }
 
 }  // namespace
