@@ -40,6 +40,9 @@ struct PlatformFacts {
   // The sizes under /sys/kernel/mm/hugepages; unused ones are 0.
   std::array<std::uint64_t, 8> hugetlb_sizes{};
   unsigned overcommit_memory = 0;  // /proc/sys/vm/overcommit_memory
+  // Which version of the volatile-range patches the kernel has; 0: none, as every released
+  // one.  The answer of vrange changed with version 8.
+  unsigned vrange_version = 0;
   unsigned address_bits = 64;
 };
 
@@ -71,6 +74,15 @@ struct ThreadHooks {
   void* arg = nullptr;
 };
 
+// What a program does about SIGBUS: makes good what was lost at that address and says true
+// (the access is tried again), or says false (the program ends).  It runs in the thread
+// whose access it was.
+template <typename P>
+struct BusHandler {
+  bool (*recover)(P& thread, Addr at, void* arg) = nullptr;
+  void* arg = nullptr;
+};
+
 // Values of PROT_, MAP_, MADV_ and MREMAP_ are Linux's (asm-generic).
 namespace sys {
 inline constexpr unsigned kProtNone = 0, kProtRead = 1, kProtWrite = 2, kProtExec = 4;
@@ -81,13 +93,15 @@ inline constexpr unsigned kMapHugeShift = 26;
 inline constexpr int kMadvNormal = 0, kMadvDontneed = 4, kMadvFree = 8, kMadvHugepage = 14,
                      kMadvNohugepage = 15;
 inline constexpr unsigned kMremapMaymove = 1;
-inline constexpr int kENOMEM = 12, kEINVAL = 22;
+inline constexpr int kVrangeVolatile = 0, kVrangeNovolatile = 1;
+inline constexpr Addr kVrangeFull = 0, kVrangePartial = 1;
+inline constexpr int kENOMEM = 12, kEFAULT = 14, kEINVAL = 22, kENOSYS = 38;
 }  // namespace sys
 
 template <typename P>
 concept Platform = requires(P p, Addr a, std::uint64_t n, unsigned u, int i, Touch kind,
-                            typename P::Lock& lock, const char* name,
-                            ThreadHooks<P> hooks) {
+                            typename P::Lock& lock, const char* name, ThreadHooks<P> hooks,
+                            BusHandler<P> bus) {
   { p.facts() } -> std::same_as<const PlatformFacts&>;
 
   // System calls.  mmap is of anonymous private memory; `flags` as Linux's.
@@ -96,6 +110,12 @@ concept Platform = requires(P p, Addr a, std::uint64_t n, unsigned u, int i, Tou
   { p.mprotect(a, n, u) } -> std::same_as<int>;
   { p.madvise(a, n, i) } -> std::same_as<int>;
   { p.mremap(a, n, n, u) } -> std::same_as<SysValue>;
+  // vrange(start, length, mode, behavior) of the volatile-range patches, v7: 0, or 1 if
+  // NOVOLATILE finds that pages were purged; v8 and later: bytes done, and the fourth
+  // argument is the address of an int for the purged state, or 0.  ENOSYS without them.
+  { p.vrange(a, n, i, a) } -> std::same_as<SysValue>;
+  // sigaction(SIGBUS) for the whole process; false: this platform has no such handler.
+  { p.set_bus_handler(bus) } -> std::same_as<bool>;
   // libc's sbrk, which the allocator and the rest of the program share: moves the break by
   // so many bytes and answers the old one.  The break is remembered: the kernel is asked
   // where it is only the first time, and sbrk(0) enters it never again.

@@ -59,14 +59,21 @@ enum class Confidence : std::uint8_t {
   X(migrate_page, "one base page moved by compaction, without copying its bytes")        \
   X(compact_scan_page, "one page frame that a scanner of compaction steps over")         \
   X(memory_access, "one user access that hits the caches")                               \
-  X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")
+  X(tlb_miss_walk, "one page walk whose upper levels hit the walk cache")                \
+  X(vrange_base, "sys_vrange body without locks: a range node allocated, tree searched") \
+  X(vrange_node, "one volatile range put into, taken from or cut in the tree and list")  \
+  X(signal_delivery,                                                                     \
+    "a signal to a user handler and back: frame, handler call, "                         \
+    "sigreturn")
 
 // Time costs that a profile may leave out; zero then.
-#define FAULTLINE_OPTIONAL_COSTS(X)                                                      \
-  X(instruction, "one instruction of user code; if not given: one cycle")                \
-  X(dirty_assist, "hardware sets the dirty bit of one PTE: a walk with a locked update") \
-  X(virt_exit, "one exit of a guest to its host and back: an IPI sent or taken, HLT")    \
-  X(virt_fault, "added to each page fault of a guest: two-dimensional page walks")       \
+#define FAULTLINE_OPTIONAL_COSTS(X)                                                       \
+  X(instruction, "one instruction of user code; if not given: one cycle")                 \
+  X(dirty_assist, "hardware sets the accessed or dirty bit of an entry")                  \
+  X(tlb_flush_receive, "the IPI of another CPU's TLB flush, as its receiver pays for it") \
+  X(virt_exit, "one exit of a guest to its host and back: an IPI sent or taken, HLT")     \
+  X(virt_walk, "added where a guest's hardware walks both page tables to set a bit")      \
+  X(virt_fault, "added to each page fault of a guest: two-dimensional page walks")        \
   X(virt_wake, "added when an idle CPU of a guest wakes: its host schedules it")
 
 // Rates in bytes a second.

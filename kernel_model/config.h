@@ -39,6 +39,18 @@ enum class MprotectWritable : std::uint8_t { kNo, kBase, kHuge };
 // nobody else holds a reference, be it another piece's of its huge page (5.9-5.18), or if
 // no fork has shared it since it was last known to be the mm's own (5.19).
 enum class CowReuse : std::uint8_t { kMapcount, kRefcount, kExclusive };
+// Volatile ranges, by version of the patches that were never merged: none (every released
+// kernel); a flag of the VMA (v4 to v6); or a tree of ranges beside the VMAs (v7 to v10).
+enum class VrangeVersion : std::uint8_t { kNone, kVma, k7, k8, k9, k10 };
+[[nodiscard]] constexpr bool has_vrange_tree(VrangeVersion v) {
+  return v >= VrangeVersion::k7;
+}
+// An access to a purged page whose range is still volatile: SIGBUS, or, as it was only
+// discussed, a page of zeros.
+enum class VrangeFault : std::uint8_t { kSigbus, kZeroFill };
+// What MADV_FREE does: pages stay on the anonymous list, and without free swap it is
+// MADV_DONTNEED (4.5), or they join the inactive file list (4.12).
+enum class MadvFreeRule : std::uint8_t { k4_5, k4_12 };
 // What khugepaged collapses: ranges whose present pages are all writable base pages of this
 // process alone (3.9); read-only ones and the zero page, too (4.1); pieces of huge pages
 // and pages shared by fork (5.8); and ranges without any writable page (6.18).
@@ -61,11 +73,13 @@ struct KernelConfig {
   [[nodiscard]] unsigned version() const { return kernel_version(preset); }
   [[nodiscard]] static unsigned kernel_version(std::string_view text);
   // Locks.
-  RwSemRules rwsem = RwSemRules::k5_11;  // key: locks.rwsem = "4.15" | "5.3" | "5.11"
+  RwSemRules rwsem = RwSemRules::k5_11;  // key: locks.rwsem = "3.7" | "4.15" | …
   VmaLockRule per_vma_lock =
       VmaLockRule::kNo;  // key: locks.per_vma_lock = "no" | "6.4" | …
   SplitPtlock split_pmd_ptlock = SplitPtlock::kByArch;  // key: locks.split_pmd_ptlock
   bool munmap_downgrade = true;                         // key: mm.munmap_downgrade (4.20)
+  bool mutex_spin = true;  // key: locks.mutex_spin (CONFIG_MUTEX_SPIN_ON_OWNER): off in
+                           // kernels that check their mutexes (DEBUG_MUTEXES)
   bool madvise_vma_lock = false;  // key: locks.madvise_vma_lock (6.18): DONTNEED, FREE
   // Mappings.
   bool brk_full_merge = false;  // key: mm.brk_full_merge (before 6.1): brk may join the bss
@@ -81,6 +95,14 @@ struct KernelConfig {
                             // PMD range frees the PTE table it leaves empty
   bool mprotect_uncharges =
       false;  // key: mm.mprotect_uncharges (6.7): unfaulted, made read-only
+  MadvFreeRule madv_free = MadvFreeRule::k4_12;  // key: mm.madv_free
+  bool madv_free_drops_swapped = true;  // key: mm.madv_free_drops_swapped (as merged)
+  bool madv_free_falls_back = false;    // key: mm.madv_free_falls_back (never merged):
+                                        // MADV_DONTNEED when little memory is free
+  // Volatile ranges.
+  VrangeVersion vrange = VrangeVersion::kNone;      // key: vrange
+  VrangeFault vrange_fault = VrangeFault::kSigbus;  // key: vrange_fault
+  bool vrange_reports_pressure = false;  // key: vrange_reports_pressure: VOLATILE answers 1
   // Huge pages.
   ThpEnabled thp_enabled = ThpEnabled::kAlways;  // key: transparent_hugepage.enabled
   ThpDefrag thp_defrag = ThpDefrag::kMadvise;    // key: transparent_hugepage.defrag

@@ -48,6 +48,14 @@ SysStatus sys_munlock(Task& task, Process& process, VirtAddr start, std::uint64_
 // Appends 1 or 0 for each page to `present`; what came before an error is there.
 SysStatus sys_mincore(Task& task, Process& process, VirtAddr start, std::uint64_t length,
                       std::vector<std::uint8_t>& present);
+// vrange(2) of the volatile-range patches; ENOSYS without them.  `fourth`: to v7
+// `behavior`, which is not looked at; from v8 on the address of an int that becomes 1 if
+// something was purged, or 0 for none: its value is written to `purged`.  Answers 0 or 1 to
+// v7 (1: something was purged, of NOVOLATILE), from v8 on the bytes processed.
+enum VrangeMode : int { kVrangeVolatile = 0, kVrangeNovolatile = 1 };
+SysResult<std::uint64_t> sys_vrange(Task& task, Process& process, VirtAddr start,
+                                    std::uint64_t length, int mode, VirtAddr fourth,
+                                    int* purged = nullptr);
 // prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, …); an empty name takes it away.
 SysStatus sys_prctl_set_vma_anon_name(Task& task, Process& process, VirtAddr start,
                                       std::uint64_t length, std::string_view name);
@@ -73,16 +81,18 @@ void sys_sched_yield(Task& task, Process& process);
 Signal user_access(Task& task, Process& process, VirtAddr at, Access access);
 
 // How many bytes from `start` on, `length` at most, may be accessed without a fault; they
-// are accessed.  `dirtied`: pages that a write found clean.
+// are accessed.  `assisted`: entries in which
+// hardware set the accessed or dirty bit.
 struct AccessRun {
-  std::uint64_t bytes = 0, dirtied = 0;
+  std::uint64_t bytes = 0, assisted = 0;
 };
 AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length,
                           Access access);
 
 // Accesses at start, start + stride, … below start + length: the same as a loop of
-// user_access, but pages that are already mapped cost nothing to skip.
+// user_access, but pages that are already mapped cost nothing to skip.  `failed` is where
+// a signal stopped it.
 Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t length,
-                  std::uint64_t stride, Access access);
+                  std::uint64_t stride, Access access, VirtAddr* failed = nullptr);
 
 }  // namespace faultline::kernel

@@ -24,6 +24,24 @@ char thp_letter(kernel::ThpEnabled mode) {
   return 'n';
 }
 
+unsigned vrange_version(kernel::VrangeVersion version) {
+  switch (version) {
+    case kernel::VrangeVersion::kNone:
+      return 0;
+    case kernel::VrangeVersion::kVma:
+      return 6;
+    case kernel::VrangeVersion::k7:
+      return 7;
+    case kernel::VrangeVersion::k8:
+      return 8;
+    case kernel::VrangeVersion::k9:
+      return 9;
+    case kernel::VrangeVersion::k10:
+      return 10;
+  }
+  return 0;
+}
+
 PlatformFacts facts_of(const kernel::Kernel& kernel) {
   const auto& geometry = kernel.profile().geometry;
   PlatformFacts f;
@@ -37,6 +55,7 @@ PlatformFacts facts_of(const kernel::Kernel& kernel) {
     f.hugetlb_sizes[i] = geometry.hugetlb_sizes[i];
   f.overcommit_memory = kernel.config().overcommit_memory;
   f.address_bits = geometry.va_bits;
+  f.vrange_version = vrange_version(kernel.config().vrange);
   return f;
 }
 
@@ -103,6 +122,17 @@ SysValue Model::mremap(Addr start, std::uint64_t old_length, std::uint64_t lengt
   flush();
   return answer(
       kernel::sys_mremap(task_, process_.process_, {start}, old_length, length, flags));
+}
+
+// The kernel writes the purged state from v8 on, through the program's own page tables.
+SysValue Model::vrange(Addr start, std::uint64_t length, int mode, Addr fourth) {
+  flush();
+  int purged = 0;
+  const auto r = kernel::sys_vrange(task_, process_.process_, {start}, length, mode,
+                                    {fourth}, &purged);
+  if (!r.ok()) return {0, static_cast<int>(r.error())};
+  if (process_.facts_.vrange_version >= 8 && fourth != 0) store(fourth, purged);
+  return {r.value(), 0};
 }
 
 // As a libc does it: what the kernel answers tells whether the break moved.

@@ -100,6 +100,7 @@ class ModelProcess {
   std::uint64_t storage_used_ = 0;
   std::uint64_t ps_per_instruction_ = 0;  // in units of 2^-16 ps
   ThreadHooks<Model> hooks_;
+  BusHandler<Model> bus_handler_;
   std::map<Addr, ModelLock> locks_;
   std::deque<std::pair<const Place*, Centre>> centres_;  // by first use
   struct Stack {
@@ -148,6 +149,11 @@ class Model {
   int madvise(Addr start, std::uint64_t length, int advice);
   SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
                   unsigned flags);
+  SysValue vrange(Addr start, std::uint64_t length, int mode, Addr fourth);
+  bool set_bus_handler(const BusHandler<Model>& handler) {
+    process_.bus_handler_ = handler;
+    return true;
+  }
   SysValue sbrk(std::int64_t delta);
   [[nodiscard]] std::uint64_t monotonic_ns();
   void usleep(std::uint64_t microseconds);
@@ -227,6 +233,8 @@ class Model {
   // As admit, without bytes on the host.
   void access(Addr at, kernel::Access access);
   void own_word(Addr at);
+  // The program's SIGBUS handler has run: try again.  False: there is none, or it gave up.
+  bool recovered(kernel::Signal signal, Addr at);
   [[noreturn]] void killed(kernel::Signal signal, Addr at, kernel::Access access);
 
   // Books the computation since the last time where the task stands now.

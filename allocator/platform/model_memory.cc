@@ -8,6 +8,8 @@
 namespace faultline::alloc {
 namespace {
 
+constexpr Centre kSignalDelivery{"do_signal", true};
+
 const char* signal_name(kernel::Signal signal) {
   switch (signal) {
     case kernel::Signal::kSegv:
@@ -34,6 +36,17 @@ void Model::killed(kernel::Signal signal, Addr at, kernel::Access access) {
           (access == kernel::Access::kWrite ? ", writing at " : ", reading at ") + address);
 }
 
+// Model: while the handler runs, the signal is not blocked: a handler that touches what it
+// has not made good calls itself.
+bool Model::recovered(kernel::Signal signal, Addr at) {
+  const BusHandler<Model>& handler = process_.bus_handler_;
+  if (signal != kernel::Signal::kBus || handler.recover == nullptr) return false;
+  task_.charge(kSignalDelivery, process_.process_.kernel().profile().costs.signal_delivery);
+  const bool again = handler.recover(*this, at, handler.arg);
+  flush();
+  return again;
+}
+
 void Model::access(Addr at, kernel::Access access) {
   ModelProcess::PieceEntry& e = entry(at);
   const bool write = access == kernel::Access::kWrite;
@@ -42,9 +55,11 @@ void Model::access(Addr at, kernel::Access access) {
     return;
   if ((at & kStorageBit) == 0) {
     flush();
-    const kernel::Signal signal =
-        kernel::user_access(task_, process_.process_, {at}, access);
-    if (signal != kernel::Signal::kNone) killed(signal, at, access);
+    kernel::Signal signal = kernel::user_access(task_, process_.process_, {at}, access);
+    while (signal != kernel::Signal::kNone) [[unlikely]] {
+        if (!recovered(signal, at)) killed(signal, at, access);
+        signal = kernel::user_access(task_, process_.process_, {at}, access);
+      }
   } else if (at < kStorageStart || at >= kStorageEnd) {
     killed(kernel::Signal::kSegv, at, access);
   }
@@ -69,9 +84,7 @@ void Model::touch(Addr start, std::uint64_t length, Touch kind) {
   const auto access =
       kind == Touch::kWrite ? kernel::Access::kWrite : kernel::Access::kRead;
   const Addr first = start & ~(facts().page_size - 1);
-  const kernel::Signal signal = kernel::user_touch(
-      task_, process_.process_, {first}, start + length - first, facts().page_size, access);
-  if (signal != kernel::Signal::kNone) killed(signal, start, access);
+  access_all(start, length, access);
   const std::uint64_t pages = (start + length - first - 1) / facts().page_size + 1;
   task_.charge(process_.process_.kernel().profile().costs.memory_access *
                static_cast<std::int64_t>(pages));
@@ -136,11 +149,14 @@ void Model::copy_bytes(Addr to, Addr from, std::uint64_t n) {
 }
 
 void Model::access_all(Addr start, std::uint64_t n, kernel::Access access) {
-  const std::uint64_t page = facts().page_size;
-  const Addr first = start & ~(page - 1);
-  const kernel::Signal signal = kernel::user_touch(task_, process_.process_, {first},
-                                                   start + n - first, page, access);
-  if (signal != kernel::Signal::kNone) killed(signal, start, access);
+  const Addr end = start + n;
+  kernel::VirtAddr at{start & ~(facts().page_size - 1)};
+  while (at.v < end) {
+    const kernel::Signal signal = kernel::user_touch(
+        task_, process_.process_, at, end - at.v, facts().page_size, access, &at);
+    if (signal == kernel::Signal::kNone) return;
+    if (!recovered(signal, at.v)) killed(signal, at.v, access);
+  }
 }
 
 std::uint64_t Model::accessible(Addr start, std::uint64_t n, kernel::Access access) {

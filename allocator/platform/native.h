@@ -82,6 +82,9 @@ class Native {
   int madvise(Addr start, std::uint64_t length, int advice);
   SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
                   unsigned flags);
+  // No kernel was ever released with the call.
+  SysValue vrange(Addr, std::uint64_t, int, Addr) { return {0, sys::kENOSYS}; }
+  bool set_bus_handler(const BusHandler<Native>&) { return false; }
   SysValue sbrk(std::int64_t delta);
   [[nodiscard]] std::uint64_t monotonic_ns();
   void usleep(std::uint64_t microseconds);

@@ -20,14 +20,16 @@ enum class SysName : std::uint8_t {
   kMadvise,
   kMremap,
   kSbrk,
-  kGetrandom
+  kGetrandom,
+  kVrange
 };
 
 struct SysCall {
   SysName name{};
   Addr addr = 0;
   std::uint64_t size = 0;
-  std::uint64_t extra = 0;  // mmap, mprotect: protection; madvise: advice; mremap: new size
+  std::uint64_t extra =
+      0;  // mmap, mprotect: protection; madvise: advice; vrange: mode; mremap: new size
   unsigned flags = 0;
   Addr result = 0;
   int error = 0;
@@ -94,6 +96,25 @@ class Recording {
     const SysValue r = p_.mremap(start, old_length, length, flags);
     log_.add({SysName::kMremap, start, old_length, length, flags, r.value, r.error});
     return r;
+  }
+  SysValue vrange(Addr start, std::uint64_t length, int mode, Addr fourth) {
+    const SysValue r = p_.vrange(start, length, mode, fourth);
+    log_.add({SysName::kVrange, start, length, static_cast<std::uint64_t>(mode), 0, r.value,
+              r.error});
+    return r;
+  }
+  // As with the thread hooks: the registering object must outlive the threads.
+  bool set_bus_handler(const BusHandler<Recording>& handler) {
+    bus_ = handler;
+    BusHandler<P> inner;
+    if (handler.recover != nullptr)
+      inner.recover = [](P& p, Addr at, void* self) {
+        auto& r = *static_cast<Recording*>(self);
+        Recording here(p, r.log_);
+        return r.bus_.recover(here, at, r.bus_.arg);
+      };
+    inner.arg = this;
+    return p_.set_bus_handler(inner);
   }
   // Only calls that enter the kernel: sbrk(0) does so once at most and is left out.
   SysValue sbrk(std::int64_t delta) {
@@ -184,6 +205,7 @@ class Recording {
   P& p_;
   SysLog& log_;
   ThreadHooks<Recording> hooks_;
+  BusHandler<Recording> bus_;
 };
 
 }  // namespace faultline::alloc

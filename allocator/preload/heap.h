@@ -4,11 +4,21 @@
 #pragma once
 
 #include "allocator/platform/native.h"
+#ifdef FAULTLINE_PRELOAD_JEMALLOC
+#include "allocator/jemalloc/jemalloc.h"
+#else
 #include "allocator/ptmalloc/ptmalloc.h"
+#endif
 
 namespace faultline::preload {
 
+#ifdef FAULTLINE_PRELOAD_JEMALLOC
+using Heap = alloc::Jemalloc<alloc::Native>;
+#else
 using Heap = alloc::Ptmalloc<alloc::Native>;
+#endif
+// Makes it at `where`, as the environment says; allocates nothing.
+void make_heap_at(void* where, alloc::Native& first_thread);
 
 // The calling thread's platform; made at its first call.
 [[nodiscard]] alloc::Native& here();

@@ -15,14 +15,17 @@ namespace faultline::kernel {
 
 Signal user_access(Task& task, Process& process, VirtAddr at, Access access) {
   PageTables& pages = process.mm().pages();
-  while (!pages.hw_access(at, access)) {
+  bool assisted = false;
+  while (!pages.hw_access(at, access, &assisted)) {
     if (!task.is_earliest()) {
       task.sync();
-      if (pages.hw_access(at, access)) break;
+      if (pages.hw_access(at, access, &assisted)) break;
     }
     const Signal signal = do_user_page_fault(task, process, at, access);
     if (signal != Signal::kNone) return signal;
   }
+  if (assisted) [[unlikely]]
+    task.charge(pages.costs().dirty_assist);
   return Signal::kNone;
 }
 
@@ -37,9 +40,9 @@ AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length
   VirtAddr at = start;
   while (at < end) {
     const Pte before = pages.tree().leaf_at(at);
-    if (!pages.hw_access(at, access)) break;
-    const bool clean = access == Access::kWrite && !before.has(Pte::kDirty);
-    if (clean) ++run.dirtied;
+    bool assisted = false;
+    if (!pages.hw_access(at, access, &assisted)) break;
+    run.assisted += assisted ? 1 : 0;
     Table* const table = pages.tree().find_pte_table(at);
     if (table == nullptr) {
       at = pages.pmd_range(at).end;
@@ -57,7 +60,7 @@ AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length
       if (entry.same_bits(after)) continue;
       if (!entry.same_bits(before)) break;
       entry = entry.with_bits_of(after);
-      if (clean) ++run.dirtied;
+      run.assisted += assisted ? 1 : 0;
     }
     at = page_start + ((i - first) << shape.shift);
   }
@@ -70,13 +73,14 @@ namespace {
 constexpr std::uint64_t kLongTouch = 8;  // pages
 
 // user_touch of every page: what is mapped is passed in runs.
-Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Access access) {
+Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Access access,
+                   VirtAddr* failed) {
   PageTables& pages = process.mm().pages();
   const std::uint64_t page = pages.geometry().page_size();
   while (at < end) {
     const AccessRun run = user_access_run(process, at, end - at, access);
-    if (run.dirtied != 0)
-      task.charge(pages.costs().dirty_assist * static_cast<std::int64_t>(run.dirtied));
+    if (run.assisted != 0)
+      task.charge(pages.costs().dirty_assist * static_cast<std::int64_t>(run.assisted));
     at = at + (run.bytes + page - 1) / page * page;
     if (at >= end) break;
     if (access == Access::kWrite && end - at >= kLongTouch * page) {
@@ -87,7 +91,10 @@ Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Acce
       if (done != 0) continue;
     }
     const Signal signal = user_access(task, process, at, access);
-    if (signal != Signal::kNone) return signal;
+    if (signal != Signal::kNone) {
+      if (failed != nullptr) *failed = at;
+      return signal;
+    }
     at = at + page;
   }
   return Signal::kNone;
@@ -96,16 +103,19 @@ Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Acce
 }  // namespace
 
 Signal user_touch(Task& task, Process& process, VirtAddr start, std::uint64_t length,
-                  std::uint64_t stride, Access access) {
+                  std::uint64_t stride, Access access, VirtAddr* failed) {
   PageTables& pages = process.mm().pages();
   if (stride == pages.geometry().page_size())
-    return touch_pages(task, process, start, start + length, access);
+    return touch_pages(task, process, start, start + length, access, failed);
   const std::uint64_t pmd_size = pages.geometry().pmd_size();
   const VirtAddr end = start + length;
   VirtAddr at = start;
   while (at < end) {
     const Signal signal = user_access(task, process, at, access);
-    if (signal != Signal::kNone) return signal;
+    if (signal != Signal::kNone) {
+      if (failed != nullptr) *failed = at;
+      return signal;
+    }
     const Table* pmd = pages.tree().find_pmd_table(at);
     if (stride < pmd_size && pmd != nullptr && pages.tree().get(*pmd, at).is_leaf()) {
       // The rest of the huge page is mapped alike: on to the first access beyond it.

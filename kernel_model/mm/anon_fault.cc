@@ -11,6 +11,7 @@
 #include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/mthp.h"
 #include "kernel_model/mm/rmap.h"
+#include "kernel_model/mm/vrange.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "sim/check.h"
 
@@ -238,6 +239,9 @@ FaultResult handle_pte_fault(Fault& fault, Table& pmd) {
   if (entry.none())
     return fault.vma.anonymous ? do_anonymous_page(fault, pmd) : do_fault(fault);
   if (entry.has(Pte::kGuard)) return FaultResult::kSigsegv;
+  if (entry.has(Pte::kVrange)) [[unlikely]]
+    return fault.kernel.mm_shared().vranges().fault(fault, *PageTableTree::to_table(above),
+                                                    entry, pmd);
   if (entry.has(Pte::kSwap))
     return do_swap_page(fault, *PageTableTree::to_table(above), entry);
   if (fault.write() && !entry.has(Pte::kWrite))

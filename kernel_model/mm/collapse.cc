@@ -87,8 +87,9 @@ ScanResult scan_entry(const Collapse& c, Pte entry, Scan& scan) {
     ++vmstat.thp_scan_exceed_none_pte;
     return ScanResult::kExceedNonePte;
   }
-  // A guard mark looks like a swap entry until it is to be swapped in.
-  if (entry.has(Pte::kSwap) || entry.has(Pte::kGuard)) {
+  // A guard mark, or that of a purged page, looks like a swap entry until it is to be
+  // swapped in.
+  if (entry.has(Pte::kSwap) || entry.has(Pte::kGuard) || entry.has(Pte::kVrange)) {
     if (exceeds(c.control, ++scan.swap, c.control.max_ptes_swap)) {
       ++vmstat.thp_scan_exceed_swap_pte;
       return ScanResult::kExceedSwapPte;

@@ -13,6 +13,7 @@
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/mmap.h"
 #include "kernel_model/mm/vma_ops.h"
+#include "kernel_model/mm/vrange.h"
 #include "kernel_model/syscall.h"
 
 namespace faultline::kernel {
@@ -64,6 +65,9 @@ Errno dup_mmap(Task& task, Mm& child, Mm& parent) {
         !parent.pages().copy_page_range(task, child.pages(), vma, copy))
       return Errno::kENOMEM;
   }
+  // vrange_fork(), from v8 on.
+  if (child.vranges() != nullptr && child.kernel().config().vrange >= VrangeVersion::k8)
+    parent.vranges()->copy_to(task, *child.vranges());
   return Errno::kOk;
 }
 
@@ -75,6 +79,7 @@ void exit_mmap(Task& task, Mm& mm) {
   mm.mmap_write_lock(task);
   const VirtAddr top{mm.kernel().profile().layout.task_size};
   static_cast<void>(do_munmap(task, mm, VirtAddr{}, top.v, MunmapLock::kKeep));
+  if (mm.vranges() != nullptr) mm.vranges()->clear(task);
   mm.mmap_write_unlock(task);
 }
 

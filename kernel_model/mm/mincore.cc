@@ -23,7 +23,8 @@ void look_at(Mm& mm, const Vma& vma, Range part, std::vector<std::uint8_t>& pres
   const unsigned shift = mm.kernel().profile().geometry.page_shift;
   for (VirtAddr at = part.start; at < part.end; at = at + page) {
     const PageView::Kind kind = mm.pages().look(at).kind;
-    bool mapped = kind != PageView::kNone && kind != PageView::kGuard;
+    bool mapped =
+        kind != PageView::kNone && kind != PageView::kGuard && kind != PageView::kPurged;
     if (kind == PageView::kSwap)  // mincore_page(): in the swap cache?
       mapped = mm.kernel().mm_shared().swap.cached(mm.pages().look(at).pfn.v).has_value();
     const bool cached = vma.file

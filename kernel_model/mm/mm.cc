@@ -3,6 +3,9 @@
 // The address space of a process: see mm.h.
 #include "kernel_model/mm/mm.h"
 
+#include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/vrange.h"
+
 namespace faultline::kernel {
 
 namespace {
@@ -49,6 +52,8 @@ Mm::Mm(Process& process)
   if (vma_locks_on(kernel.config(), kernel.profile()))
     vma_lock_stats_ = &engine.locks().of("vma->vm_lock");
   pages_ = std::make_unique<PageTables>(kernel, *this);
+  if (has_vrange_tree(kernel.config().vrange))
+    vranges_ = std::make_unique<VrangeRoot>(*this);
 }
 
 Mm::~Mm() = default;

@@ -17,6 +17,8 @@
 
 namespace faultline::kernel {
 
+class VrangeRoot;  // kernel_model/mm/vrange.h
+
 class Mm {
  public:
   explicit Mm(Process& process);
@@ -76,6 +78,9 @@ class Mm {
   bool thp_except_advised = false;  // … with PR_THP_DISABLE_EXCEPT_ADVISED (6.18)
   bool exiting = false;             // mm_users is 0: the last thread is leaving
 
+  // Volatile ranges; null unless the kernel keeps them in a tree.
+  [[nodiscard]] VrangeRoot* vranges() const { return vranges_.get(); }
+
   [[nodiscard]] std::uint64_t rss() const { return rss_anon + rss_file + rss_shmem; }
 
  private:
@@ -84,6 +89,7 @@ class Mm {
   std::unique_ptr<RwSem> mmap_lock_;
   std::unique_ptr<SpinLock> page_table_lock_;
   std::unique_ptr<PageTables> pages_;
+  std::unique_ptr<VrangeRoot> vranges_;
 };
 
 }  // namespace faultline::kernel

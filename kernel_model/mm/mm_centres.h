@@ -11,10 +11,10 @@ inline constexpr Centre kSysMmap{"sys_mmap", true}, kSysMunmap{"sys_munmap", tru
     kSysBrk{"sys_brk", true}, kSysMprotect{"sys_mprotect", true},
     kSysMadvise{"sys_madvise", true}, kSysMremap{"sys_mremap", true},
     kSysMlock{"sys_mlock", true}, kSysMunlock{"sys_munlock", true},
-    kSysMincore{"sys_mincore", true}, kSysPrctl{"sys_prctl", true},
-    kSysFork{"sys_fork", true}, kSysExecve{"sys_execve", true},
-    kSysExitGroup{"sys_exit_group", true}, kSysNanosleep{"sys_nanosleep", true},
-    kSysSchedYield{"sys_sched_yield", true};
+    kSysMincore{"sys_mincore", true}, kSysVrange{"sys_vrange", true},
+    kSysPrctl{"sys_prctl", true}, kSysFork{"sys_fork", true},
+    kSysExecve{"sys_execve", true}, kSysExitGroup{"sys_exit_group", true},
+    kSysNanosleep{"sys_nanosleep", true}, kSysSchedYield{"sys_sched_yield", true};
 
 inline constexpr Centre kVmMmapPgoff{"vm_mmap_pgoff", true}, kDoMmap{"do_mmap", true},
     kMmapRegion{"mmap_region", true}, kVmMunmap{"vm_munmap", true},

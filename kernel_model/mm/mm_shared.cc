@@ -9,6 +9,7 @@
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/compaction.h"
 #include "kernel_model/mm/vmscan.h"
+#include "kernel_model/mm/vrange.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
 #include "sim/check.h"
@@ -56,10 +57,12 @@ MmShared::MmShared(Kernel& kernel)
       lrus(kernel),
       swap(kernel),
       khugepaged(kernel),
+      interrupts(kernel.profile().cpus),
       gather_limit(max_gathered(kernel.profile().geometry.page_size())),
       kernel_(kernel),
       vmscan_(std::make_unique<Vmscan>(kernel)),
-      compaction_(std::make_unique<Compaction>(kernel)) {}
+      compaction_(std::make_unique<Compaction>(kernel)),
+      vranges_(std::make_unique<Vranges>(kernel)) {}
 
 MmShared::~MmShared() = default;
 

@@ -28,6 +28,7 @@ namespace faultline::kernel {
 class Compaction;
 class Kernel;
 class Vmscan;
+class Vranges;
 
 // Huge pages of which a part is unmapped, oldest first; the shrinker splits them under
 // reclaim.  From 6.12 on every huge page is queued, so that the shrinker can find those
@@ -66,6 +67,7 @@ class MmShared {
   ~MmShared();
   [[nodiscard]] Vmscan& vmscan() { return *vmscan_; }
   [[nodiscard]] Compaction& compaction() { return *compaction_; }
+  [[nodiscard]] Vranges& vranges() { return *vranges_; }  // of all address spaces
 
   // get_huge_zero_page(): allocates and clears it if there is none; no answer without
   // memory.
@@ -85,6 +87,8 @@ class MmShared {
   Swap swap;
   FileTable files;
   Khugepaged khugepaged;
+  // What each CPU owes to the IPIs of others' TLB flushes.
+  std::vector<Duration> interrupts;
   std::set<Pfn> locked_pages;  // PG_locked, of huge pages that are being split
   MthpStats mthp_stats{};      // by order
 
@@ -117,6 +121,7 @@ class MmShared {
   Kernel& kernel_;
   std::unique_ptr<Vmscan> vmscan_;
   std::unique_ptr<Compaction> compaction_;
+  std::unique_ptr<Vranges> vranges_;
   std::uint64_t anon_vmas_ = 0;  // made so far
   MaybePfn huge_zero_;
   std::uint64_t huge_zero_users_ = 0;  // address spaces that have mapped it

@@ -13,10 +13,12 @@
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_centres.h"
+#include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/populate.h"
 #include "kernel_model/mm/unmapped_area.h"
 #include "kernel_model/mm/vma_ops.h"
+#include "kernel_model/mm/vrange.h"
 #include "kernel_model/syscall.h"
 
 namespace faultline::kernel {
@@ -68,6 +70,20 @@ Errno prepare(Task& task, Mm& mm, VmaSpec& spec) {
   return vm_enough_memory(mm, pages) ? Errno::kOk : Errno::kENOMEM;
 }
 
+// vrange_clear(), from v8 on: stale ranges of what was mapped there before.
+void clear_vranges_under(Task& task, Mm& mm, Range range) {
+  VrangeRoot* root = mm.vranges();
+  if (root == nullptr || mm.kernel().config().vrange < VrangeVersion::k8) return;
+  Vranges& shared = mm.kernel().mm_shared().vranges();
+  task.charge(mm.pages().costs().vma_lookup);
+  bool purged = false;
+  if (!shared.alloc_node(task)) return;
+  root->lock().lock(task);
+  const bool used = root->remove(task, range, purged);
+  root->lock().unlock(task);
+  if (!used) shared.free_node(task);
+}
+
 Errno mmap_region(Task& task, Mm& mm, VmaSpec& spec) {
   const Scope scope(task, centre::kMmapRegion);
   if (const Errno error = prepare(task, mm, spec); error != Errno::kOk) return error;
@@ -78,6 +94,7 @@ Errno mmap_region(Task& task, Mm& mm, VmaSpec& spec) {
     spec.name = spec.file->name();
   }
   if (vma_merge_mmap(task, mm, spec) == nullptr) vma_link(task, mm, spec);
+  clear_vranges_under(task, mm, spec.range);
   const std::uint64_t pages = pages_of(mm, spec.range.bytes());
   vm_stat_account(mm, spec.vm_flags, static_cast<std::int64_t>(pages));
   if ((spec.vm_flags & VM_LOCKED) != 0) mm.locked_vm += pages;
@@ -175,9 +192,8 @@ SysResult<VirtAddr> sys_mmap_file(Task& task, Process& process, VirtAddr hint,
   const Scope entry(task, kernel.centres().syscall_entry);
   task.charge(kernel.profile().costs.syscall_entry_exit);
   const Scope scope(task, centre::kSysMmap);
-  const std::uint64_t page = kernel.profile().geometry.page_size();
-  if (offset % page != 0) return Errno::kEINVAL;
-  const FileMapping mapping{std::move(file), offset / page};
+  if (!page_aligned(mm, VirtAddr{offset})) return Errno::kEINVAL;
+  const FileMapping mapping{std::move(file), pages_of(mm, offset)};
   const Scope pgoff(task, centre::kVmMmapPgoff);
   mm.mmap_write_lock(task);
   const bool hugetlb = (flags & kMapHugetlb) != 0 && !mapping.file;

@@ -96,7 +96,7 @@ SpinLock& PageTables::first_use_of_lock(TablePage* page) {
   return *page->lock;
 }
 
-bool PageTables::hw_access(VirtAddr at, Access access) {
+bool PageTables::hw_access(VirtAddr at, Access access, bool* assisted) {
   const std::uint64_t bits = accessed_bits(access);
   Table* table = tree_.find_pte_table(at);
   if (table == nullptr) {
@@ -106,6 +106,7 @@ bool PageTables::hw_access(VirtAddr at, Access access) {
   Pte& entry = table->entry[tree_.shape(table->level).index(at)];
   if (!entry.is_leaf() || !entry.has_all(needs_[static_cast<std::size_t>(access)]))
     return false;
+  if (assisted != nullptr) *assisted = !entry.has_all(bits);
   entry = entry.with(bits);
   return true;
 }
@@ -117,6 +118,8 @@ PageView PageTables::view_of(Pte entry, bool huge) const {
     view.kind = PageView::kHugetlb;
   else if (entry.has(Pte::kGuard))
     view.kind = PageView::kGuard;
+  else if (entry.has(Pte::kVrange))
+    view.kind = PageView::kPurged;
   else if (entry.has(Pte::kSwap))
     view.kind = PageView::kSwap;
   else if (entry.zero_page())

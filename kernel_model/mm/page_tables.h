@@ -38,7 +38,8 @@ struct PageView {
     kHugeZero,
     kSwap,
     kGuard,
-    kHugetlb
+    kHugetlb,
+    kPurged
   } kind = kNone;
   Pfn pfn;
   bool writable = false, dirty = false, young = false, lazyfree = false, file = false;
@@ -60,7 +61,8 @@ class PageTables {
   }
   // The same, and if so the entry becomes young, and dirty by a write, as hardware does it
   // (where it can; elsewhere an entry that is not yet so makes the access fault).
-  bool hw_access(VirtAddr at, Access access);
+  // `assisted` becomes true if it had to set one of them.
+  bool hw_access(VirtAddr at, Access access, bool* assisted = nullptr);
   [[nodiscard]] PageView look(VirtAddr at) const;
   // Calls f(range, view) for each run of equal base pages in one table (view.pfn is the
   // first one's) and each huge page that is present in `range`, ascending; skips empty

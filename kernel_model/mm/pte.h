@@ -4,7 +4,7 @@
 //
 // An entry is empty (0), a pointer to the next table (even), or a leaf (odd): a base page
 // at the PTE level, a huge page at the PMD level.  A leaf is either present, with the bits
-// that hardware and kernel keep, or a mark that is not (swap, guard, hugetlb).
+// that hardware and kernel keep, or a mark that is not (swap, guard, purged, hugetlb).
 //
 // Stands for: pte_t and pmd_t of every architecture.  Model: dirty and young are always
 // kept by hardware; no soft-dirty, no uffd bits.
@@ -30,6 +30,7 @@ class Pte {
     kGuard = 1 << 8,  // PTE_MARKER_GUARD
     kSwap = 1 << 9,
     kHugetlb = 1 << 10,
+    kVrange = 1 << 11,  // the mark of a page that was volatile and is purged
   };
 
   constexpr Pte() = default;

@@ -46,6 +46,9 @@ enum VmFlags : std::uint64_t {
   VM_MIXEDMAP = 0x10000000,
   VM_HUGEPAGE = 0x20000000,
   VM_NOHUGEPAGE = 0x40000000,
+  // Of the patches that were never merged, which re-used other bits.
+  VM_VOLATILE = 0x1'0000'0000,  // may be purged (volatile ranges as VMA flags)
+  VM_PURGED = 0x2'0000'0000,    // a page of it was
 };
 // What mmap's PROT_* becomes: the lowest three bits.
 inline constexpr std::uint64_t kVmAccessFlags = VM_READ | VM_WRITE | VM_EXEC;

@@ -91,10 +91,14 @@ void VmaSet::propagate(Vma* node) {
   }
 }
 
-void VmaSet::update_gap(Vma& vma) {
+std::uint64_t VmaSet::gap_below(const Vma& vma) const {
   const std::uint64_t below = vma.prev_ != nullptr ? vma.prev_->end.v : 0;
   const std::uint64_t begin = start_gap(vma);
-  vma.gap_ = begin > below ? begin - below : 0;
+  return begin > below ? begin - below : 0;
+}
+
+void VmaSet::update_gap(Vma& vma) {
+  vma.gap_ = gap_below(vma);
   propagate(&vma);
 }
 
@@ -134,7 +138,7 @@ void VmaSet::insert(Vma& vma) {
   // In address order the new node is either its successor's left child or its predecessor's
   // right.
   vma.left_ = vma.right_ = nullptr;
-  vma.gap_ = vma.max_gap_ = 0;
+  vma.gap_ = vma.max_gap_ = gap_below(vma);
   if (above != nullptr && above->left_ == nullptr) {
     vma.parent_ = above;
     above->left_ = &vma;
@@ -149,8 +153,10 @@ void VmaSet::insert(Vma& vma) {
   random_ ^= random_ >> 17;
   random_ ^= random_ << 5;
   vma.priority_ = random_;
-  update_gap(vma);
-  if (above != nullptr) update_gap(*above);
+  // Both gaps first: then one way up does for both where one node is the other's parent.
+  if (above != nullptr) above->gap_ = gap_below(*above);
+  propagate(vma.parent_);
+  if (above != nullptr && above != vma.parent_) propagate(above);
   while (vma.parent_ != nullptr && vma.parent_->priority_ < vma.priority_) rotate_up(vma);
   ++size_;
   last_hit_ = &vma;
@@ -160,6 +166,10 @@ void VmaSet::remove(Vma& vma) {
   // Down to where it has one child at most, then out.
   while (vma.left_ != nullptr && vma.right_ != nullptr)
     rotate_up(vma.left_->priority_ > vma.right_->priority_ ? *vma.left_ : *vma.right_);
+  Vma* const above = vma.next_;
+  (vma.prev_ != nullptr ? vma.prev_->next_ : first_) = above;
+  (above != nullptr ? above->prev_ : last_) = vma.prev_;
+  if (above != nullptr) above->gap_ = gap_below(*above);
   Vma* const child = vma.left_ != nullptr ? vma.left_ : vma.right_;
   Vma* const parent = vma.parent_;
   if (child != nullptr) child->parent_ = parent;
@@ -169,10 +179,7 @@ void VmaSet::remove(Vma& vma) {
     (parent->left_ == &vma ? parent->left_ : parent->right_) = child;
     propagate(parent);
   }
-  Vma* const above = vma.next_;
-  (vma.prev_ != nullptr ? vma.prev_->next_ : first_) = above;
-  (above != nullptr ? above->prev_ : last_) = vma.prev_;
-  if (above != nullptr) update_gap(*above);
+  if (above != nullptr && above != parent) propagate(above);
   --size_;
   if (last_hit_ == &vma) last_hit_ = nullptr;
   vma.parent_ = vma.left_ = vma.right_ = vma.prev_ = vma.next_ = nullptr;

@@ -81,6 +81,7 @@ class VmaSet {
   void check() const;
 
  private:
+  [[nodiscard]] std::uint64_t gap_below(const Vma& vma) const;
   void update_gap(Vma& vma);
   void propagate(Vma* node);
   void rotate_up(Vma& node);

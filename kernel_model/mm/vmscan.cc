@@ -9,6 +9,7 @@
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/mm/split_huge_page.h"
+#include "kernel_model/mm/vrange.h"
 #include "kernel_model/proc/vmstat.h"
 #include "sim/check.h"
 
@@ -58,7 +59,9 @@ Vmscan::ScanCount Vmscan::get_scan_count(int node, const ScanControl& sc) const 
   const auto size = [&](LruList list) { return lru.size(node, list); };
   std::uint64_t anon_share = kernel_.config().swappiness;
   std::uint64_t file_share = 200 - anon_share;
-  const bool can_swap = kernel_.mm_shared().swap.free_pages() > 0;
+  // v5 and v6 let anonymous pages be scanned for volatile ones without swap, too.
+  const bool can_swap = kernel_.mm_shared().swap.free_pages() > 0 ||
+                        kernel_.config().vrange == VrangeVersion::kVma;
   // Enough inactive cache: anonymous memory is left alone.
   const bool trim_cache =
       !inactive_is_low(node, true) && size(LruList::kInactiveFile) >> sc.priority != 0;
@@ -89,10 +92,17 @@ void Vmscan::shrink_lruvec(Task& task, int node, ScanControl& sc) {
            nr.of[index(LruList::kInactiveFile)] != 0;
   };
   const std::uint64_t before = sc.nr_reclaimed;
+  Vranges& vranges = kernel_.mm_shared().vranges();
+  // Model: the hook in shrink_list() is asked even if the lists give nothing to scan.
+  if (!more()) sc.nr_reclaimed += vranges.shrink_vrange(task, true, sc);
   while (more()) {
     for (std::size_t i = 0; i < nr.of.size(); ++i) {
       if (nr.of[i] == 0) continue;
       const auto list = static_cast<LruList>(i);
+      const bool file = list == LruList::kInactiveFile || list == LruList::kActiveFile;
+      sc.nr_reclaimed += vranges.shrink_vrange(task, file, sc);
+      if (sc.nr_reclaimed - before >= sc.nr_to_reclaim && vranges.hooks_shrink_list())
+        break;
       const std::uint64_t scan = std::min<std::uint64_t>(nr.of[i], kSwapClusterMax);
       nr.of[i] -= scan;
       if (list == LruList::kInactiveAnon || list == LruList::kInactiveFile)
@@ -171,6 +181,9 @@ void Vmscan::shrink_slab(Task& task, ScanControl& sc) {
   if (shared.huge_zero_page() && scan_of(pmd) > 0 && shared.free_huge_zero_page(task.cpu()))
     sc.nr_reclaimed += pmd;
   sc.nr_reclaimed += shared.swap.drop_unused(sc.nr_to_reclaim, task.cpu());
+  if (shared.vranges().version() == VrangeVersion::k9)
+    if (const std::uint64_t bytes = scan_of(shared.vranges().lru_bytes()))
+      sc.nr_reclaimed += shared.vranges().shrink_bytes(task, bytes, sc);
 }
 
 void Vmscan::shrink_node(Task& task, int node, ScanControl& sc) {
@@ -251,6 +264,12 @@ void Vmscan::balance_pgdat(Task& task, int node) {
     sc.nr_to_reclaim =
         std::max<std::uint64_t>(kernel_.phys().watermarks(node).high, kSwapClusterMax);
     const std::uint64_t before = sc.nr_reclaimed;
+    // v7: volatile pages go before any other.
+    if (Vranges& vranges = kernel_.mm_shared().vranges();
+        vranges.version() == VrangeVersion::k7 && state.order == 0) {
+      sc.nr_reclaimed += vranges.discard_vrange_pages(task, node, kSwapClusterMax, sc);
+      if (balanced(node, 0)) break;
+    }
     shrink_node(task, node, sc);
     // Enough was scanned at this priority: again, as long as it helps.
     if (sc.nr_reclaimed > before && sc.nr_scanned >= sc.nr_to_reclaim) ++sc.priority;

@@ -9,6 +9,7 @@
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/mm/split_huge_page.h"
 #include "kernel_model/mm/vmscan.h"
+#include "kernel_model/mm/vrange.h"
 #include "kernel_model/phys/page_contents.h"
 #include "kernel_model/proc/vmstat.h"
 #include "sim/check.h"
@@ -59,6 +60,13 @@ Vmscan::Fate Vmscan::shrink_page(Task& task, Pfn page, ScanControl& sc) {
   Page& frame = kernel_.phys().page(page);
   if (frame.refcount == 1) return Fate::kFreed;  // only we have it still
   Lru& lru = kernel_.mm_shared().lrus;
+  // PAGEREF_DISCARD: ahead of the question who uses it.
+  if (Vranges& vranges = kernel_.mm_shared().vranges(); vranges.is_volatile(task, page)) {
+    if (!vranges.try_to_discard(task, page)) return Fate::kKeep;
+    Vmstat& v = kernel_.vmstat();
+    ++(sc.kswapd() ? v.pgdiscard_kswapd : v.pgdiscard_direct);
+    return Fate::kFreed;
+  }
   if (sc.why != ScanControl::For::kAdvice) {
     const References refs = page_referenced(task, page);
     if (refs.locked) return Fate::kKeep;

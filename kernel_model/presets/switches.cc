@@ -20,8 +20,10 @@ struct Name {
   E value;
 };
 
-constexpr Name<RwSemRules> kRwSem[] = {
-    {"4.15", RwSemRules::k4_15}, {"5.3", RwSemRules::k5_3}, {"5.11", RwSemRules::k5_11}};
+constexpr Name<RwSemRules> kRwSem[] = {{"3.7", RwSemRules::k3_7},
+                                       {"4.15", RwSemRules::k4_15},
+                                       {"5.3", RwSemRules::k5_3},
+                                       {"5.11", RwSemRules::k5_11}};
 constexpr Name<VmaLockRule> kVmaLock[] = {
     {"no", VmaLockRule::kNo},   {"6.4", VmaLockRule::k6_4},   {"6.5", VmaLockRule::k6_4},
     {"6.8", VmaLockRule::k6_8}, {"6.12", VmaLockRule::k6_12}, {"6.18", VmaLockRule::k6_18}};
@@ -60,6 +62,14 @@ constexpr Name<CollapseRule> kCollapse[] = {{"3.9", CollapseRule::k3_9},
 constexpr Name<RssStatRule> kRss[] = {{"task_cache", RssStatRule::kTaskCache},
                                       {"percpu", RssStatRule::kPercpu},
                                       {"exact", RssStatRule::kExact}};
+constexpr Name<VrangeVersion> kVrange[] = {
+    {"none", VrangeVersion::kNone}, {"vma", VrangeVersion::kVma},
+    {"v7", VrangeVersion::k7},      {"v8", VrangeVersion::k8},
+    {"v9", VrangeVersion::k9},      {"v10", VrangeVersion::k10}};
+constexpr Name<VrangeFault> kVrangeFault[] = {{"sigbus", VrangeFault::kSigbus},
+                                              {"zero_fill", VrangeFault::kZeroFill}};
+constexpr Name<MadvFreeRule> kMadvFree[] = {{"4.5", MadvFreeRule::k4_5},
+                                            {"4.12", MadvFreeRule::k4_12}};
 constexpr Name<PcpRules> kPcp[] = {
     {"4.15", PcpRules::k4_15}, {"4.19", PcpRules::k4_19}, {"5.14", PcpRules::k5_14}};
 
@@ -228,6 +238,8 @@ constexpr Switch kSwitches[] = {
                                                "pause between scans"),
     flag<&C::madvise_vma_lock>("locks.madvise_vma_lock",
                                "MADV_DONTNEED and MADV_FREE take the VMA's lock alone"),
+    flag<&C::mutex_spin>("locks.mutex_spin",
+                         "who finds a mutex taken spins while its owner runs"),
     choice<&C::per_vma_lock, kVmaLock>("locks.per_vma_lock", "rules of the per-VMA lock"),
     choice<&C::rwsem, kRwSem>("locks.rwsem", "rules of mmap_lock"),
     choice<&C::split_pmd_ptlock, kSplit>(
@@ -236,6 +248,13 @@ constexpr Switch kSwitches[] = {
     flag<&C::brk_full_merge>("mm.brk_full_merge", "the heap may merge with the bss below"),
     choice<&C::cow_reuse, kCowReuse>("mm.cow_reuse",
                                      "when a write fault keeps an anonymous page"),
+    choice<&C::madv_free, kMadvFree>(
+        "mm.madv_free", "pages under MADV_FREE: anonymous list, or inactive file list"),
+    flag<&C::madv_free_drops_swapped>("mm.madv_free_drops_swapped",
+                                      "MADV_FREE frees what is swapped out"),
+    flag<&C::madv_free_falls_back>(
+        "mm.madv_free_falls_back",
+        "MADV_FREE is MADV_DONTNEED when little memory is free (never merged)"),
     flag<&C::map_stack_nohugepage>("mm.map_stack_nohugepage",
                                    "MAP_STACK means VM_NOHUGEPAGE"),
     flag<&C::merge_into_unfaulted>("mm.merge_into_unfaulted",
@@ -317,6 +336,12 @@ constexpr Switch kSwitches[] = {
                             "reads map the huge zero page"),
     choice<&C::zero_pmd_write, kHugeWrite>("transparent_hugepage.zero_pmd_write",
                                            "a write to the huge zero page"),
+    choice<&C::vrange, kVrange>("vrange", "version of the volatile-range patches"),
+    choice<&C::vrange_fault, kVrangeFault>(
+        "vrange_fault", "an access to a purged page of a volatile range"),
+    flag<&C::vrange_reports_pressure>(
+        "vrange_reports_pressure",
+        "VRANGE_VOLATILE answers 1 when memory is short (only discussed)"),
 };
 static_assert(std::ranges::is_sorted(kSwitches, {}, &Switch::key));
 

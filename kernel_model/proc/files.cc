@@ -10,6 +10,7 @@
 #include "kernel_model/proc/smaps.h"
 #include "kernel_model/proc/status.h"
 #include "kernel_model/proc/system_views.h"
+#include "kernel_model/proc/vrange.h"
 
 namespace faultline::kernel {
 
@@ -28,6 +29,8 @@ std::vector<PseudoFile> proc_files(Kernel& kernel) {
     files.push_back({folder + "smaps", smaps_text(mm)});
     files.push_back({folder + "smaps_rollup", smaps_rollup_text(mm)});
     files.push_back({folder + "status", status_text(mm)});
+    if (kernel.config().vrange != VrangeVersion::kNone)
+      files.push_back({folder + "vrange", vrange_text(mm)});
   }
   for (PseudoFile& file : thp_sysfs(kernel))
     files.push_back(

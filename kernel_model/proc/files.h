@@ -11,8 +11,8 @@
 namespace faultline::kernel {
 
 // "proc/vmstat", meminfo, buddyinfo, lock_stat; "proc/1/maps", smaps, smaps_rollup, status
-// of each process that has not exited, numbered in their order;
-// "sys/kernel/mm/transparent_hugepage/…".
+// (and vrange, with the patches) of each process that has not exited, numbered in their
+// order; "sys/kernel/mm/transparent_hugepage/…".
 [[nodiscard]] std::vector<PseudoFile> proc_files(Kernel& kernel);
 
 }  // namespace faultline::kernel

@@ -133,6 +133,12 @@ std::string vmstat_text(Kernel& kernel) {
   line("pgfree", kernel.phys().stats().pgfree);
   for (const Event& e : kEvents)
     if (kernel.version() >= e.since) line(e.name, v.*e.field);
+  if (kernel.config().vrange != VrangeVersion::kNone) {
+    line("pgdiscard_kswapd", v.pgdiscard_kswapd);
+    line("pgdiscard_direct", v.pgdiscard_direct);
+    line("pgvscan_kswapd", v.pgvscan_kswapd);
+    line("pgvscan_direct", v.pgvscan_direct);
+  }
   return out;
 }
 

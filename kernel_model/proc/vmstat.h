@@ -2,7 +2,9 @@
 //
 // Event counters of /proc/vmstat that the model keeps, and the gauges beside them.  They
 // mean what include/linux/vm_event_item.h and mm/vmstat.c say; version differences are in
-// system_views.cc.
+// system_views.cc.  The vrange_ ones are the model's own: ranges that kswapd or the hook of
+// v9 and v10 walked, could not walk because their mm was busy, ranges that lost their first
+// page, accesses that got SIGBUS.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +35,9 @@ namespace faultline::kernel {
                   X(compact_stall) X(compact_fail) X(compact_success)                     \
                       X(htlb_buddy_alloc_success) X(htlb_buddy_alloc_fail)                \
                           X(vma_lock_success) X(vma_lock_abort) X(vma_lock_retry)         \
-                              X(vma_lock_miss)
+                              X(vma_lock_miss)                                            \
+  X(pgdiscard_kswapd) X(pgdiscard_direct) X(pgvscan_kswapd) X(pgvscan_direct)             \
+  X(vrange_victims) X(vrange_victims_busy) X(vrange_purged) X(vrange_sigbus)
 // clang-format on
 
 struct Vmstat {

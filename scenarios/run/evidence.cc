@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "scenarios/run/hog.h"
+
 namespace faultline::scenario {
 namespace {
 
@@ -33,11 +35,11 @@ Evidence::Lock lock_of(const LockStats& stats) {
   return lock;
 }
 
-// The outermost function of a stack: a kernel thread's is its own.
-bool in_kernel_thread(const CentreTree::Node* node) {
-  if (node->parent == nullptr) return false;
+// The outermost function of a stack: a kernel thread's or the hog's is its own.
+std::string_view root_of(const CentreTree::Node* node) {
+  if (node->parent == nullptr) return {};
   while (node->parent->parent != nullptr) node = node->parent;
-  return is_kernel_thread(node->centre->name);
+  return node->centre->name;
 }
 
 }  // namespace
@@ -48,17 +50,21 @@ bool is_kernel_thread(std::string_view name) {
       kNames, [&](std::string_view known) { return name.starts_with(known); });
 }
 
+bool is_of_program(std::string_view name) {
+  return !is_kernel_thread(name) && !name.starts_with(kHogName);
+}
+
 Evidence gather_evidence(Engine& engine, Duration elapsed) {
   Evidence e;
   e.elapsed = elapsed;
   e.cpus = static_cast<unsigned>(engine.shape().node_of_cpu.size());
   e.tasks = static_cast<unsigned>(std::ranges::count_if(
-      engine.tasks(), [](const auto& task) { return !is_kernel_thread(task->name()); }));
+      engine.tasks(), [](const auto& task) { return is_of_program(task->name()); }));
   for (const CentreTree::Node& node : engine.centres().nodes()) {
     const Duration running = in_state(node, TaskState::kRunning);
     const Duration spinning = in_state(node, TaskState::kSpinning);
-    if (in_kernel_thread(&node)) {
-      e.kernel_threads += running + spinning;
+    if (const std::string_view root = root_of(&node); !is_of_program(root)) {
+      (is_kernel_thread(root) ? e.kernel_threads : e.pressure) += running + spinning;
       continue;
     }
     const Duration lock_wait = in_state(node, TaskState::kLockWait);

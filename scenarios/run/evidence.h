@@ -22,6 +22,7 @@ struct Evidence {
   // Sums over the program's tasks; user + sys == running + spinning.
   Duration user, sys, running, spinning, lock_wait, runnable, sleeping;
   Duration kernel_threads;  // on a CPU: khugepaged and the like
+  Duration pressure;        // on a CPU: the process of [pressure]
 
   struct Stack {
     Frames frames;
@@ -49,6 +50,8 @@ struct Evidence {
 };
 
 [[nodiscard]] bool is_kernel_thread(std::string_view name);
+// A task of the program that is measured.
+[[nodiscard]] bool is_of_program(std::string_view name);
 
 // `elapsed`: of the workload; the engine's run is over.
 [[nodiscard]] Evidence gather_evidence(Engine& engine, Duration elapsed);

@@ -12,12 +12,12 @@
 namespace faultline::scenario {
 namespace {
 
-const std::vector<std::string> kTopKeys = {"about",   "allocator", "expect",  "kernel",
-                                           "machine", "published", "seed",    "source",
-                                           "title",   "variant",   "workload"};
+const std::vector<std::string> kTopKeys = {
+    "about",     "allocator", "expect", "kernel", "machine", "pressure", "processes",
+    "published", "seed",      "source", "title",  "variant", "workload"};
 const std::vector<std::string> kVariantKeys = {
-    "allocator", "expect", "kernel", "machine", "name",
-    "published", "seed",   "set",    "title",   "workload"};
+    "allocator", "expect",    "kernel", "machine", "name",  "pressure",
+    "processes", "published", "seed",   "set",     "title", "workload"};
 const std::vector<std::string> kPublishedKeys = {"metric", "role", "source", "value",
                                                  "variant"};
 
@@ -166,9 +166,13 @@ class Loader {
          .workload = read_workload(settings),
          .seed =
              seed == nullptr ? 1 : static_cast<std::uint64_t>(as_integer(*seed, "seed", 0)),
+         .processes = read_processes(settings),
+         .pressure = read_pressure(settings),
          .published = {},
          .expect = {}});
     check_kernel(settings, out_.variants.back().kernel, out_.variants.back().profile);
+    check_policy(settings, out_.variants.back().workload, out_.variants.back().kernel);
+    check_give_back(settings, out_.variants.back().allocator, out_.variants.back().kernel);
   }
 
   static void refuse_variant_key(const Node& number) {

@@ -146,8 +146,8 @@ std::string name_in(const Node& settings, std::string_view table) {
 }  // namespace
 
 const std::vector<std::string>& setting_keys() {
-  static const std::vector<std::string> keys = {"allocator", "kernel", "machine", "seed",
-                                                "workload"};
+  static const std::vector<std::string> keys = {
+      "allocator", "kernel", "machine", "pressure", "processes", "seed", "workload"};
   return keys;
 }
 

@@ -16,7 +16,8 @@
 
 namespace faultline::scenario {
 
-// The tables that hold settings: machine, kernel, allocator, workload; and the seed.
+// The tables that hold settings: machine, kernel, allocator, workload, pressure; the seed,
+// and the number of processes.
 [[nodiscard]] const std::vector<std::string>& setting_keys();
 
 // Lays settings over others.  A workload or allocator that changes its name starts from its
@@ -38,5 +39,20 @@ void check_kernel(const Node& settings, const kernel::KernelConfig& config,
                   const arch::Profile& profile);
 [[nodiscard]] AllocatorSpec read_allocator(const Node& settings);
 [[nodiscard]] workloads::Params read_workload(const Node& settings);
+
+// --- load_surroundings.cc
+[[nodiscard]] unsigned read_processes(const Node& settings);
+[[nodiscard]] PressureSpec read_pressure(const Node& settings);
+// How a program gives memory back: "none", "dontneed", "free…" or "vrange".  Refuses one
+// that this kernel has no call for; `key` as the user wrote it.
+void check_purge_policy(const Place& place, const std::string& key, std::string_view policy,
+                        const kernel::KernelConfig& config);
+// The same for a workload's parameter "policy".
+void check_policy(const Node& settings, const workloads::Params& workload,
+                  const kernel::KernelConfig& config);
+
+// The same for an allocator.
+void check_give_back(const Node& settings, const AllocatorSpec& spec,
+                     const kernel::KernelConfig& config);
 
 }  // namespace faultline::scenario

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/run/measure.h"
 
+#include <utility>
+
 #include "kernel_model/mm/mm.h"
 
 namespace faultline::scenario {
@@ -21,16 +23,17 @@ std::uint64_t shown_rss_pages(kernel::Mm& mm) {
 
 }  // namespace
 
-Measurement::Measurement(kernel::Kernel& kernel, kernel::Process& process)
-    : kernel_(kernel),
-      process_(process),
-      minflt_(process.minflt),
-      majflt_(process.majflt),
-      vmstat_(kernel.vmstat()) {}
+Measurement::Measurement(kernel::Kernel& kernel, std::vector<kernel::Process*> processes)
+    : kernel_(kernel), processes_(std::move(processes)), vmstat_(kernel.vmstat()) {
+  for (const kernel::Process* p : processes_) {
+    minflt_ += p->minflt;
+    majflt_ += p->majflt;
+  }
+}
 
-void Measurement::end() {
-  rss_pages_ = shown_rss_pages(process_.mm());
-  pgtables_bytes_ = process_.mm().pages().pgtables_bytes();
+void Measurement::end(kernel::Process& process) {
+  rss_pages_ += shown_rss_pages(process.mm());
+  pgtables_bytes_ += process.mm().pages().pgtables_bytes();
 }
 
 void Measurement::add_times(std::vector<Metric>& out, const Evidence& e) const {
@@ -46,17 +49,24 @@ void Measurement::add_times(std::vector<Metric>& out, const Evidence& e) const {
   out.push_back({"lock_wait_s", Decimal::seconds(e.lock_wait)});
   out.push_back({"runnable_s", Decimal::seconds(e.runnable)});
   out.push_back({"kernel_threads_s", Decimal::seconds(e.kernel_threads)});
+  out.push_back({"pressure_s", Decimal::seconds(e.pressure)});
 }
 
 void Measurement::add_process(std::vector<Metric>& out) const {
   const std::uint64_t page = kernel_.profile().geometry.page_size();
   std::uint64_t switches = 0;
   for (const auto& task : kernel_.engine().tasks())
-    if (!is_kernel_thread(task->name()))
+    if (is_of_program(task->name()))
       switches += task->usage().voluntary_switches + task->usage().involuntary_switches;
-  out.push_back({"minor-faults", Decimal::count(process_.minflt - minflt_)});
-  out.push_back({"major-faults", Decimal::count(process_.majflt - majflt_)});
-  out.push_back({"max_rss_kib", Decimal::count(kib(process_.mm().hiwater_rss * page))});
+  std::uint64_t minflt = 0, majflt = 0, hiwater = 0;
+  for (const kernel::Process* p : processes_) {
+    minflt += p->minflt;
+    majflt += p->majflt;
+    hiwater += p->mm().hiwater_rss;
+  }
+  out.push_back({"minor-faults", Decimal::count(minflt - minflt_)});
+  out.push_back({"major-faults", Decimal::count(majflt - majflt_)});
+  out.push_back({"max_rss_kib", Decimal::count(kib(hiwater * page))});
   out.push_back({"rss_kib", Decimal::count(kib(rss_pages_ * page))});
   out.push_back({"pgtables_kib", Decimal::count(kib(pgtables_bytes_))});
   out.push_back({"context-switches", Decimal::count(switches)});

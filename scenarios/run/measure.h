@@ -2,7 +2,7 @@
 //
 // The metrics of one run.  Counters are differences from the moment at which the workload
 // starts, so that the start-up of its process doesn't count; sizes are absolute, as the
-// kernel shows them.
+// kernel shows them.  Those of several processes are sums.
 #pragma once
 
 #include <map>
@@ -19,10 +19,10 @@ namespace faultline::scenario {
 class Measurement {
  public:
   // Takes the counters' values at the workload's start.
-  Measurement(kernel::Kernel& kernel, kernel::Process& process);
+  Measurement(kernel::Kernel& kernel, std::vector<kernel::Process*> processes);
 
-  // Takes the sizes at the workload's end, while its process still lives.
-  void end();
+  // Adds the sizes of a process at its workload's end, while it still lives.
+  void end(kernel::Process& process);
 
   // One for each of machine_metrics(), in its order, then `counts` in the order of their
   // names.
@@ -35,8 +35,8 @@ class Measurement {
   void add_vmstat(std::vector<Metric>& out) const;
 
   kernel::Kernel& kernel_;
-  kernel::Process& process_;
-  const std::uint64_t minflt_, majflt_;
+  const std::vector<kernel::Process*> processes_;
+  std::uint64_t minflt_ = 0, majflt_ = 0;
   const kernel::Vmstat vmstat_;
   std::uint64_t rss_pages_ = 0, pgtables_bytes_ = 0;
 };

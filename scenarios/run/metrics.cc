@@ -16,6 +16,8 @@ constexpr MetricDecl kMetrics[] = {
     {"lock_wait_s", "time asleep while waiting for a lock, all tasks"},
     {"runnable_s", "time waiting for a CPU, all tasks"},
     {"kernel_threads_s", "CPU time of khugepaged and the like; in no other time"},
+    {"pressure_s",
+     "CPU time of the process of [pressure], from its start; in no other time"},
     {"minor-faults", "page faults without I/O, as getrusage counts them"},
     {"major-faults", "page faults with I/O"},
     {"max_rss_kib", "largest resident set, every page counted"},

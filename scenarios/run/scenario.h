@@ -2,9 +2,10 @@
 //
 // A scenario: one question, asked of one or more variants.
 //
-// The file's tables [machine], [kernel], [allocator] and [workload] are what all variants
-// share; each [[variant]] turns some settings of them.  Loading resolves every variant to a
-// RunSpec that needs nothing else, and refuses the whole file before anything runs.
+// The file's tables [machine], [kernel], [allocator], [workload] and [pressure] are what
+// all variants share; each [[variant]] turns some settings of them.  Loading resolves every
+// variant to a RunSpec that needs nothing else, and refuses the whole file before anything
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,13 @@ struct PublishedNumber {
   Role role = Role::kPrediction;  // kCalibration: a cost was fitted to it
 };
 
+// [pressure]: a second process that keeps memory short (hog.h).
+struct PressureSpec {
+  unsigned cpus = 0;              // its threads; 0: there is none
+  std::uint64_t dirty_rate = 0;   // bytes a second of each; 0: as fast as it can
+  std::uint64_t target_free = 0;  // bytes left free; 0: the sum of the low watermarks
+};
+
 // All that one run needs.
 struct RunSpec {
   std::string name, title;
@@ -45,6 +53,8 @@ struct RunSpec {
   AllocatorSpec allocator;
   workloads::Params workload;  // knows its WorkloadDecl
   std::uint64_t seed = 0;
+  unsigned processes = 1;  // that run the workload side by side, each with its allocator
+  PressureSpec pressure;
   std::vector<PublishedNumber> published;
   std::vector<Condition> expect;  // the scenario's own and the variant's
 };

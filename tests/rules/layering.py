@@ -37,6 +37,8 @@ LINKS = {
                   "Boost::program_options",
                   "fmt::fmt", "tomlplusplus::tomlplusplus", "nlohmann_json::nlohmann_json", "Eigen3::Eigen"},
 }
+# Targets that hold nothing but options of the compiler.
+COMPILER_FLAGS = {"faultline_dev_flags", "faultline_fat_objects", "faultline_whole_program"}
 BRIDGE_LINKS = {"faultline::allocator", "faultline::sim", "faultline::kernel_model", "fmt::fmt"}
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
@@ -126,7 +128,7 @@ def link_graph(tree):
         for match in _LINK.finditer(text):
             allowed = BRIDGE_LINKS if match.group(1) in bridges else LINKS[part]
             for item in re.findall(r"[\w]+::[\w]+|\bfaultline_\w+", match.group(2)):
-                if item not in allowed and item != "faultline_dev_flags" and not _own(item, text):
+                if item not in allowed and item not in COMPILER_FLAGS and not _own(item, text):
                     line = text[: match.start()].count("\n") + 1
                     yield path, line, f"{match.group(1)} may not link {item}; allowed: {' '.join(sorted(allowed))}"
 

@@ -32,6 +32,8 @@ char letter(const PageView& view) {
       return 'g';
     case PageView::kHugetlb:
       return 'T';
+    case PageView::kPurged:
+      return 'x';
   }
   return '?';
 }

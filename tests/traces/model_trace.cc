@@ -36,6 +36,9 @@ void print(const SysCall& c) {
     case SysName::kMadvise:
       std::printf("madvise %llx %llx %llu", u(c.addr), u(c.size), u(c.extra));
       break;
+    case SysName::kVrange:
+      std::printf("vrange %llx %llx %llu", u(c.addr), u(c.size), u(c.extra));
+      break;
     case SysName::kMremap:
       std::printf("mremap %llx %llx %llx %x", u(c.addr), u(c.size), u(c.extra), c.flags);
       break;

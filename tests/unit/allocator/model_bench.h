@@ -24,6 +24,7 @@ struct MachineChoice {
   kernel::ThpEnabled thp = kernel::ThpEnabled::kNever;
   unsigned cpus = 2;
   std::uint64_t memory_bytes = 0;  // 0: the profile's
+  kernel::VrangeVersion vrange = kernel::VrangeVersion::kNone;
 };
 
 inline arch::Profile profile_of(const MachineChoice& choice) {
@@ -43,6 +44,7 @@ inline arch::Profile profile_of(const MachineChoice& choice) {
 inline kernel::KernelConfig config_of(const MachineChoice& choice) {
   kernel::KernelConfig config = kernel::load_preset(choice.kernel);
   config.thp_enabled = choice.thp;
+  config.vrange = choice.vrange;
   return config;
 }
 

@@ -140,6 +140,9 @@ class Relative {
       case SysName::kMadvise:
         return "madvise " + place(c.addr) + " " + size + " " + std::to_string(c.extra) +
                failed;
+      case SysName::kVrange:
+        return "vrange " + place(c.addr) + " " + size + " mode " + std::to_string(c.extra) +
+               failed;
       case SysName::kMremap: {
         std::string text = "mremap " + place(c.addr) + " " + size + " to " +
                            std::to_string(c.extra) + failed;

@@ -31,6 +31,10 @@ class CountingPlatform {
   int munmap(alloc::Addr, std::uint64_t) { return 0; }
   int mprotect(alloc::Addr, std::uint64_t, unsigned) { return 0; }
   int madvise(alloc::Addr, std::uint64_t, int) { return 0; }
+  alloc::SysValue vrange(alloc::Addr, std::uint64_t, int, alloc::Addr) {
+    return {0, alloc::sys::kENOSYS};
+  }
+  bool set_bus_handler(const alloc::BusHandler<CountingPlatform>&) { return false; }
   alloc::SysValue mremap(alloc::Addr, std::uint64_t, std::uint64_t, unsigned) { return {}; }
   alloc::SysValue sbrk(std::int64_t) { return {}; }
   std::uint64_t monotonic_ns() { return 0; }

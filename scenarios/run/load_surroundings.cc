@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is around one program: other processes, pressure, and a kernel that has the calls
+// which the scenario asks for.
+#include "allocator/ptmalloc/release.h"
+#include "kernel_model/presets/presets.h"
+#include "scenarios/run/load_settings.h"
+
+namespace faultline::scenario {
+namespace {
+
+constexpr unsigned kMadvFreeSince = 4'005;
+constexpr std::int64_t kMostProcesses = 64, kMostHogs = 1024;
+
+std::uint64_t size_or_zero(const Node& table, std::string_view key) {
+  const Node* node = table.find(key);
+  return node == nullptr ? 0 : as_size(*node, "pressure." + std::string(key));
+}
+
+}  // namespace
+
+unsigned read_processes(const Node& settings) {
+  const Node* node = settings.find("processes");
+  return node == nullptr
+             ? 1
+             : static_cast<unsigned>(as_integer(*node, "processes", 1, kMostProcesses));
+}
+
+PressureSpec read_pressure(const Node& settings) {
+  PressureSpec spec;
+  const Node* node = settings.find("pressure");
+  if (node == nullptr) return spec;
+  const Node& table = as_table(*node, "pressure");
+  check_keys(table, "[pressure]",
+             std::vector<std::string>{"cpus", "dirty_rate", "target_free"});
+  spec.cpus = static_cast<unsigned>(
+      as_integer(require(table, "cpus", "[pressure]"), "pressure.cpus", 0, kMostHogs));
+  spec.dirty_rate = size_or_zero(table, "dirty_rate");
+  spec.target_free = size_or_zero(table, "target_free");
+  return spec;
+}
+
+void check_purge_policy(const Place& place, const std::string& key, std::string_view policy,
+                        const kernel::KernelConfig& config) {
+  if (policy.starts_with("free") && config.version() < kMadvFreeSince)
+    throw InputError({place,
+                      key,
+                      key + ": Linux " + config.preset + " has no MADV_FREE, which \"" +
+                          std::string(policy) + "\" needs: it came with 4.5",
+                      {},
+                      {"dontneed", "none"}});
+  if (policy == "vrange" && config.vrange == kernel::VrangeVersion::kNone)
+    throw InputError({place,
+                      key,
+                      key + ": this kernel has no vrange, which \"vrange\" needs",
+                      "no released kernel has it; set kernel.vrange = \"v7\"",
+                      {}});
+}
+
+void check_policy(const Node& settings, const workloads::Params& workload,
+                  const kernel::KernelConfig& config) {
+  if (workload.decl().param("policy") == nullptr) return;
+  const Node& table = require(settings, "workload", "the scenario");
+  const Node* given = table.find("policy");
+  check_purge_policy(given != nullptr ? given->place : table.place, "workload.policy",
+                     workload.choice("policy"), config);
+}
+
+void check_give_back(const Node& settings, const AllocatorSpec& spec,
+                     const kernel::KernelConfig& config) {
+  const Node* const node = settings.find("allocator");
+  if (node == nullptr) return;
+  const Node* const conf = node->find("conf");
+  const Node* const release = node->find("release");
+  if (spec.name == "jemalloc" && conf != nullptr) {
+    constexpr std::string_view kPolicies[] = {"dontneed", "free", "vrange", "none"};
+    const auto policy = static_cast<std::size_t>(spec.jemalloc.purge);
+    check_purge_policy(conf->place, "allocator.conf", kPolicies[policy], config);
+    if (spec.jemalloc.muzzy_decay_ms != 0)
+      check_purge_policy(conf->place, "allocator.conf", "free", config);
+  }
+  if (spec.name == "ptmalloc" && release != nullptr &&
+      alloc::find_release(spec.release)->give_back != alloc::GiveBack::kDontneed)
+    check_purge_policy(release->place, "allocator.release", "vrange", config);
+}
+
+}  // namespace faultline::scenario
