@@ -68,12 +68,14 @@ enum class Confidence : std::uint8_t {
     "sigreturn")
 
 // Time costs that a profile may leave out; zero then.
-#define FAULTLINE_OPTIONAL_COSTS(X)                                                      \
-  X(instruction, "one instruction of user code; if not given: one cycle")                \
-  X(dirty_assist, "hardware sets the dirty bit of one PTE: a walk with a locked update") \
-  X(virt_exit, "one exit of a guest to its host and back: an IPI sent or taken, HLT")    \
-  X(virt_fault, "added to each page fault of a guest: two-dimensional page walks")       \
-  X(virt_wake, "added when an idle CPU of a guest wakes: its host schedules it")         \
+#define FAULTLINE_OPTIONAL_COSTS(X)                                                       \
+  X(instruction, "one instruction of user code; if not given: one cycle")                 \
+  X(dirty_assist, "hardware sets the accessed or dirty bit of an entry")                  \
+  X(tlb_flush_receive, "the IPI of another CPU's TLB flush, as its receiver pays for it") \
+  X(virt_exit, "one exit of a guest to its host and back: an IPI sent or taken, HLT")     \
+  X(virt_walk, "added where a guest's hardware walks both page tables to set a bit")      \
+  X(virt_fault, "added to each page fault of a guest: two-dimensional page walks")        \
+  X(virt_wake, "added when an idle CPU of a guest wakes: its host schedules it") \
   X(tlb_l2_hit, "an access that misses the first level of the TLB and hits the second")  \
   X(tlb_walk_level, "each level of a page walk that the walk cache doesn't know")
 

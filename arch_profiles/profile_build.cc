@@ -326,8 +326,11 @@ void read_costs(const Node& table, Profile& profile) {
 // receivers take theirs and acknowledge at the same time.
 void virtualise(Costs& c) {
   c.fault_entry_exit += c.virt_fault;
+  c.dirty_assist += c.virt_walk;
+  c.tlb_miss_walk += c.virt_walk;
   c.tlb_flush_broadcast += c.virt_exit * 2;
   c.tlb_flush_per_cpu += c.virt_exit;
+  c.tlb_flush_receive += c.virt_exit * 2;
   c.wakeup += c.virt_exit;
   c.wakeup_latency += c.virt_exit * 2 + c.virt_wake;
   c.timer_slack += c.virt_exit * 2 + c.virt_wake;

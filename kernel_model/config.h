@@ -73,11 +73,13 @@ struct KernelConfig {
   [[nodiscard]] unsigned version() const { return kernel_version(preset); }
   [[nodiscard]] static unsigned kernel_version(std::string_view text);
   // Locks.
-  RwSemRules rwsem = RwSemRules::k5_11;  // key: locks.rwsem = "4.15" | "5.3" | "5.11"
+  RwSemRules rwsem = RwSemRules::k5_11;  // key: locks.rwsem = "3.7" | "4.15" | …
   VmaLockRule per_vma_lock =
       VmaLockRule::kNo;  // key: locks.per_vma_lock = "no" | "6.4" | …
   SplitPtlock split_pmd_ptlock = SplitPtlock::kByArch;  // key: locks.split_pmd_ptlock
   bool munmap_downgrade = true;                         // key: mm.munmap_downgrade (4.20)
+  bool mutex_spin = true;  // key: locks.mutex_spin (CONFIG_MUTEX_SPIN_ON_OWNER): off in
+                           // kernels that check their mutexes (DEBUG_MUTEXES)
   bool madvise_vma_lock = false;  // key: locks.madvise_vma_lock (6.18): DONTNEED, FREE
   // Mappings.
   bool brk_full_merge = false;  // key: mm.brk_full_merge (before 6.1): brk may join the bss

@@ -81,9 +81,10 @@ void sys_sched_yield(Task& task, Process& process);
 Signal user_access(Task& task, Process& process, VirtAddr at, Access access);
 
 // How many bytes from `start` on, `length` at most, may be accessed without a fault; they
-// are accessed.  `dirtied`: pages that a write found clean.
+// are accessed.  `assisted`: entries in which
+// hardware set the accessed or dirty bit.
 struct AccessRun {
-  std::uint64_t bytes = 0, dirtied = 0;
+  std::uint64_t bytes = 0, assisted = 0;
 };
 AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length,
                           Access access);

@@ -5,6 +5,7 @@
 // synchronises first. Costs of the uncontended operation are the caller's LockCosts.
 #pragma once
 
-#include "sim/mutex.h"      // IWYU pragma: export
-#include "sim/rwsem.h"      // IWYU pragma: export
-#include "sim/spin_lock.h"  // IWYU pragma: export
+#include "sim/mutex.h"       // IWYU pragma: export
+#include "sim/rwsem.h"       // IWYU pragma: export
+#include "sim/spin_lock.h"   // IWYU pragma: export
+#include "sim/spin_mutex.h"  // IWYU pragma: export

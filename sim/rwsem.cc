@@ -78,8 +78,8 @@ void RwSem::leave_as_reader(Task& task) {
 
 void RwSem::down_read_contended(Task& task) {
   const Contention record(*this, task, LockMode::kRead);
-  const Scope scope(task, rules_ == RwSemRules::k4_15 ? kReadFailed : kReadSlowpath);
-  if (rules_ == RwSemRules::k4_15)
+  const Scope scope(task, before_5_3() ? kReadFailed : kReadSlowpath);
+  if (before_5_3())
     read_slowpath_4_15(task);
   else
     read_slowpath_5_3(task);
@@ -87,8 +87,10 @@ void RwSem::down_read_contended(Task& task) {
 
 void RwSem::down_write_contended(Task& task) {
   const Contention record(*this, task, LockMode::kWrite);
-  const Scope scope(task, rules_ == RwSemRules::k4_15 ? kWriteFailed : kWriteSlowpath);
-  if (rules_ == RwSemRules::k4_15)
+  const Scope scope(task, before_5_3() ? kWriteFailed : kWriteSlowpath);
+  if (rules_ == RwSemRules::k3_7)
+    write_slowpath_3_7(task);
+  else if (rules_ == RwSemRules::k4_15)
     write_slowpath_4_15(task);
   else
     write_slowpath_5_3(task);
@@ -115,17 +117,24 @@ void RwSem::downgraded(Task& task) {
 void RwSem::mark_wake(Task& waker, Wake type) {
   Waiter& head = *waiters_.front();
   if (head.mode == LockMode::kWrite) {
-    if (type == Wake::kAny) wake_up(waker, head);
+    if (type != Wake::kAny) return;
+    if (rules_ == RwSemRules::k3_7) {
+      remove(head);
+      own(*head.task);
+      write_since_ = waker.now();
+      head.granted = true;
+    }
+    wake_up(waker, head);
     return;
   }
   FAULTLINE_CHECK_EQ(writer_, nullptr);
   grant_readers(waker);
 }
 
-// Readers leave the queue for the inside: those before the first writer (4.15), or up to
+// Readers leave the queue for the inside: those before the first writer (to 5.2), or up to
 // 256 wherever they are (5.3).
 void RwSem::grant_readers(Task& waker) {
-  const bool consecutive = rules_ == RwSemRules::k4_15;
+  const bool consecutive = before_5_3();
   std::vector<Waiter*> granted, left;
   for (Waiter* waiter : waiters_) {
     const bool reader = waiter->mode == LockMode::kRead;

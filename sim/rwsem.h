@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel's reader-writer semaphore (mmap_lock), by the rules of three kernel
+// The kernel's reader-writer semaphore (mmap_lock), by the rules of four kernel
 // generations.
 //
 // The rules decide who gets the lock and who sleeps, and with that how convoys form:
+//   k3_7   Strictly in order: a release gives the lock to the head of the queue, the
+//   readers
+//          up to the first writer or one writer, who own it while they are still asleep.
+//          Nobody passes the queue, nobody spins.
 //   k4_15  Readers behind any waiter queue.  A release wakes the head of the queue: the
 //          readers up to the first writer, or one writer, which must then grab the lock
 //          itself while others may take it first.  Writers spin only on a writer that is
@@ -14,10 +18,10 @@
 //   k5_11  As k5_3, and a reader may pass queued writers if no other reader is inside
 //          (reader lock stealing, which replaced the readers' spinning of 5.3-5.10).
 //
-// Stands for: kernel/locking/rwsem.c with rwsem-xadd.c (v4.15), kernel/locking/rwsem.c
-// (v5.14-6.12; the readers' optimistic spinning of v5.3-5.10 is left out).  Model: each
-// operation is one step, so nobody gets in between a release and the wake-ups it does; the
-// 4 ms are not rounded to jiffies.
+// Stands for: lib/rwsem.c (v3.7), kernel/locking/rwsem.c with rwsem-xadd.c (v4.15),
+// kernel/locking/rwsem.c (v5.14-6.12; the readers' optimistic spinning of v5.3-5.10 is left
+// out).  Model: each operation is one step, so nobody gets in between a release and the
+// wake-ups it does; the 4 ms are not rounded to jiffies.
 #pragma once
 
 #include <vector>
@@ -29,7 +33,7 @@
 
 namespace faultline {
 
-enum class RwSemRules { k4_15, k5_3, k5_11 };
+enum class RwSemRules { k3_7, k4_15, k5_3, k5_11 };
 
 class RwSem final : private CpuWatcher {
  public:
@@ -127,6 +131,10 @@ class RwSem final : private CpuWatcher {
   [[nodiscard]] bool contended() const { return !waiters_.empty(); }
 
  private:
+  // Before 5.3 readers are woken up to the first writer.
+  [[nodiscard]] bool before_5_3() const {
+    return rules_ == RwSemRules::k3_7 || rules_ == RwSemRules::k4_15;
+  }
   // The kernel's owner field: a release by readers leaves it as it is.
   enum class Owner { kNone, kWriter, kReaders };
   // What a spinner sees in it.
@@ -164,6 +172,7 @@ class RwSem final : private CpuWatcher {
 
   // rwsem_4_15.cc
   void read_slowpath_4_15(Task& task);
+  void write_slowpath_3_7(Task& task);
   void write_slowpath_4_15(Task& task);
   [[nodiscard]] bool spin_4_15(Task& task);
   [[nodiscard]] bool can_spin_4_15(const Task& task) const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rwsem's slow paths by the rules of kernel/locking/rwsem-xadd.c (v4.15).
+// The rwsem's slow paths by the rules of kernel/locking/rwsem-xadd.c (v4.15), and of
+// lib/rwsem.c (v3.7), where no writer takes the lock before its turn.
 #include "sim/rwsem.h"
 #include "sim/rwsem_internal.h"
 
@@ -33,6 +34,19 @@ void RwSem::write_slowpath_4_15(Task& task) {
   }
   remove(me);
   own(task);
+}
+
+// Stands for: rwsem_down_failed_common() (v3.7).
+void RwSem::write_slowpath_3_7(Task& task) {
+  Waiter me{.task = &task, .mode = LockMode::kWrite, .since = task.now()};
+  waiters_.push_back(&me);
+  if (!is_locked()) mark_wake(task, Wake::kAny);
+  for (;;) {
+    task.sync();
+    me.woken = false;
+    if (me.granted) return;
+    sleep(task, me);
+  }
 }
 
 // Stands for: rwsem_can_spin_on_owner().  The owner field says "readers" from the first

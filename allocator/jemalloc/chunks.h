@@ -165,6 +165,9 @@ void Jemalloc<P>::chunk_dealloc(P& p, Addr chunk, std::uint64_t size) {
   const Frame frame(p, je::places::kChunkDealloc);
   p.cycles(je::costs::kChunk);
   if (settings_.munmap) {
+    // Marks outlive a mapping.
+    if (settings_.purge == je::Purge::kVrange && !no_vrange_)
+      unmark_volatile(p, chunk, size);
     p.munmap(chunk, size);
     return;
   }

@@ -47,6 +47,7 @@ Jemalloc<P>::Jemalloc(P& p, const je::Settings& settings)
 template <Platform P>
 void Jemalloc<P>::boot(P& p) {
   const Addr table = base_alloc(p, narenas_ * je::kWord);
+  if (table == 0) return;
   set(p, at(Root::kArenas), table);
   booted_.store(true, std::memory_order_release);
   lock(p, at(Root::kArenasLock), kArenasLockName);
@@ -54,6 +55,13 @@ void Jemalloc<P>::boot(P& p) {
   if (first != 0) set(p, first + je::arena::kThreads, 1);
   p.thread_words().word[kArena] = first;
   unlock(p, at(Root::kArenasLock), kArenasLockName);
+}
+
+template <Platform P>
+bool Jemalloc<P>::is_booted(P& p) {
+  if (!booted_.load(std::memory_order_acquire)) [[unlikely]]
+    boot(p);
+  return booted_.load(std::memory_order_relaxed);
 }
 
 template <Platform P>
@@ -85,7 +93,7 @@ Addr Jemalloc<P>::arena_of_thread(P& p) {
   lock(p, at(Root::kArenasLock), kArenasLockName);
   unsigned choice = 0, empty_slot = narenas_;
   const auto threads = [&](unsigned i) {
-    return get(p, arena_at(p, i) + je::arena::kThreads);
+    return arena_at(p, i) == 0 ? 0 : get(p, arena_at(p, i) + je::arena::kThreads);
   };
   for (unsigned i = 1; i < narenas_; ++i) {
     if (arena_at(p, i) == 0)
@@ -93,9 +101,14 @@ Addr Jemalloc<P>::arena_of_thread(P& p) {
     else if (threads(i) < threads(choice))
       choice = i;
   }
-  Addr arena = 0;
-  if (empty_slot < narenas_ && threads(choice) != 0) arena = arenas_extend(p, empty_slot);
+  Addr arena = arena_at(p, 0) == 0 ? arenas_extend(p, 0) : Addr{0};
+  if (arena == 0 && empty_slot < narenas_ && threads(choice) != 0)
+    arena = arenas_extend(p, empty_slot);
   if (arena == 0) arena = arena_at(p, choice);
+  if (arena == 0) {
+    unlock(p, at(Root::kArenasLock), kArenasLockName);
+    return 0;
+  }
   add(p, arena + je::arena::kThreads, 1);
   unlock(p, at(Root::kArenasLock), kArenasLockName);
   p.thread_words().word[kArena] = arena;
@@ -112,8 +125,7 @@ std::uint64_t Jemalloc<P>::rounded(std::uint64_t bytes) const {
 
 template <Platform P>
 Addr Jemalloc<P>::allocate(P& p, std::uint64_t bytes, bool zero) {
-  if (!booted_.load(std::memory_order_acquire)) [[unlikely]]
-    boot(p);
+  if (!is_booted(p)) return 0;
   if (bytes == 0) bytes = 1;
   if (bytes > geometry_.max_run) return huge_alloc(p, bytes, geometry_.chunk, zero);
   const bool small = bytes <= classes_.largest();
@@ -229,8 +241,7 @@ Addr Jemalloc<P>::realloc(P& p, Addr mem, std::uint64_t bytes) {
 template <Platform P>
 Addr Jemalloc<P>::memalign(P& p, std::uint64_t alignment, std::uint64_t bytes) {
   const Frame frame(p, je::places::kMemalign);
-  if (!booted_.load(std::memory_order_acquire)) [[unlikely]]
-    boot(p);
+  if (!is_booted(p)) return 0;
   if (bytes == 0) bytes = 1;
   const std::uint64_t size = (bytes + alignment - 1) & ~(alignment - 1);
   if (size < bytes) return 0;

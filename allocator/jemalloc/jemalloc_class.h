@@ -149,6 +149,7 @@ class Jemalloc {
 
   // chunks.h: whole chunks, and memory for the allocator itself.
   void boot(P& p);
+  [[nodiscard]] bool is_booted(P& p);
   Addr base_alloc(P& p, std::uint64_t bytes);
   Addr node_alloc(P& p);
   void node_dalloc(P& p, Addr node);
@@ -219,7 +220,8 @@ class Jemalloc {
                             std::uint64_t enough);
   Addr stash_runs(P& p, Addr arena, Addr chunk, State from, bool all, std::uint64_t enough);
   Given give_back(P& p, Addr run, std::uint64_t size, bool lazily);
-  bool unmark_volatile(P& p, Addr start, std::uint64_t size);
+  bool vrange_all(P& p, Addr start, std::uint64_t size, int mode);
+  void unmark_volatile(P& p, Addr start, std::uint64_t size);
   void decay_tick(P& p, Addr arena);
   void decay_one(P& p, Addr arena, State from, std::int64_t ms, bool lazily);
 

@@ -26,13 +26,6 @@ namespace faultline::alloc {
 
 namespace je {
 
-template <Platform P>
-SysValue vrange(P& p, Addr start, std::uint64_t size, int mode) {
-  if constexpr (requires { p.vrange(start, size, mode, 0); })
-    return p.vrange(start, size, mode, 0);
-  return {0, 38};
-}
-
 // The share of pages, in 1/2^24, that may stay after i of 200 epochs: 6x^5 - 15x^4 + 10x^3.
 inline constexpr unsigned kCurveShift = 24;
 consteval std::array<std::uint64_t, decay::kSteps> smoothstep() {
@@ -167,21 +160,29 @@ typename Jemalloc<P>::Given Jemalloc<P>::give_back(P& p, Addr start, std::uint64
   }
   if (settings_.purge == je::Purge::kVrange &&
       !no_vrange_.load(std::memory_order_relaxed)) {
-    if (je::vrange(p, start, size, 0).ok()) return {State::kVolatile, Bits::kUnzeroed};
+    if (vrange_all(p, start, size, sys::kVrangeVolatile))
+      return {State::kVolatile, Bits::kUnzeroed};
     no_vrange_.store(true, std::memory_order_relaxed);
   }
   p.madvise(start, size, sys::kMadvDontneed);
   return {State::kClean, 0};
 }
 
-// True if the kernel had taken some of it.
+// True if all of it is marked so now.  From v8 on the call says how many bytes it did.
+// Model: the port un-marks what a short count left marked; here that stays so, unused,
+// until it is un-marked as a whole.
 template <Platform P>
-bool Jemalloc<P>::unmark_volatile(P& p, Addr start, std::uint64_t size) {
-  SysValue answer;
-  do {
-    answer = je::vrange(p, start, size, 1);
-  } while (answer.error == sys::kENOMEM);
-  return answer.value == 1;
+bool Jemalloc<P>::vrange_all(P& p, Addr start, std::uint64_t size, int mode) {
+  constexpr unsigned kCountsBytes = 8;
+  const SysValue answer = p.vrange(start, size, mode, sys::kVrangeFull);
+  return answer.ok() && (p.facts().vrange_version < kCountsBytes || answer.value == size);
+}
+
+// Until it succeeds; whether the kernel took some of it is of no interest.
+template <Platform P>
+void Jemalloc<P>::unmark_volatile(P& p, Addr start, std::uint64_t size) {
+  while (!vrange_all(p, start, size, sys::kVrangeNovolatile)) {
+  }
 }
 
 // arena_decay_ticks(): the clock is read at each thousandth event.

@@ -4,11 +4,12 @@
 //
 //   LD_PRELOAD=build/release/libfaultline_malloc.so FAULTLINE_MALLOC=2.43-x86 program
 //
-// The C functions with their errno over the allocator that also runs in the model.  C++'s
-// new and delete come here through libstdc++.
+// The C functions with their errno over an allocator that also runs in the model.  C++'s
+// new and delete come here through libstdc++.  libfaultline_jemalloc.so is the same over
+// the other allocator.
 //
-// Stands for: the public names of malloc/malloc.c (glibc 2.23-2.44); without mcheck hooks,
-// malloc_get_state and malloc_set_state.
+// Stands for: the public names that every malloc has (malloc/malloc.c, glibc 2.21-2.44;
+// src/jemalloc.c, jemalloc 3.3.1).
 #include <malloc.h>
 #include <unistd.h>
 
@@ -16,7 +17,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 
 #include "allocator/preload/heap.h"
@@ -24,10 +24,7 @@
 namespace {
 
 using faultline::alloc::Addr;
-using faultline::alloc::ArenaInfo;
 using faultline::alloc::Native;
-using faultline::alloc::Param;
-using faultline::alloc::Shared;
 using namespace faultline::preload;
 
 constexpr std::size_t kStartUpAlignment = 16;
@@ -138,88 +135,6 @@ std::size_t malloc_usable_size(void* memory) {
   if (memory == nullptr || is_start_up_memory(memory)) return 0;
   Native& p = here();
   return heap().malloc_usable_size(p, address(memory));
-}
-
-int malloc_trim(std::size_t pad) {
-  Native& p = here();
-  return heap().malloc_trim(p, pad) ? 1 : 0;
-}
-
-int mallopt(int param, int value) {
-  Native& p = here();
-  return heap().mallopt(p, static_cast<Param>(param), value);
-}
-
-struct mallinfo2 mallinfo2() {
-  struct mallinfo2 all {};
-  bool main = true;
-  Native& p = here();
-  heap().for_each_info(p, [&](const ArenaInfo& a) {
-    all.arena += a.system;
-    all.ordblks += a.free_chunks + 1;  // and top
-    all.smblks += a.fast_chunks;
-    all.fsmblks += a.fast_bytes;
-    all.fordblks += a.free_bytes + a.fast_bytes + a.top;
-    if (main) all.keepcost = a.top;
-    main = false;
-  });
-  all.uordblks = all.arena - all.fordblks;
-  all.hblks = heap().shared(p, Shared::kMmaps);
-  all.hblkhd = heap().shared(p, Shared::kMmappedMem);
-  return all;
-}
-
-struct mallinfo mallinfo() {
-  const struct mallinfo2 all = mallinfo2();
-  const auto narrow = [](std::size_t n) { return static_cast<int>(n); };
-  return {narrow(all.arena),   narrow(all.ordblks),  narrow(all.smblks),
-          narrow(all.hblks),   narrow(all.hblkhd),   narrow(all.usmblks),
-          narrow(all.fsmblks), narrow(all.uordblks), narrow(all.fordblks),
-          narrow(all.keepcost)};
-}
-
-int malloc_info(int options, FILE* file) {
-  if (options != 0) return EINVAL;
-  ArenaInfo sum;
-  unsigned number = 0;
-  std::fputs("<malloc version=\"1\">\n", file);
-  const auto print = [file](const ArenaInfo& a) {
-    std::fprintf(file,
-                 "<total type=\"fast\" count=\"%zu\" size=\"%zu\"/>\n"
-                 "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n",
-                 a.fast_chunks, a.fast_bytes, a.free_chunks, a.free_bytes);
-  };
-  const auto print_system = [file](const ArenaInfo& a) {
-    std::fprintf(file,
-                 "<system type=\"current\" size=\"%zu\"/>\n"
-                 "<system type=\"max\" size=\"%zu\"/>\n",
-                 a.system, a.max_system);
-  };
-  Native& p = here();
-  heap().for_each_info(p, [&](const ArenaInfo& a) {
-    std::fprintf(file, "<heap nr=\"%u\">\n", number++);
-    print(a);
-    print_system(a);
-    std::fputs("</heap>\n", file);
-    sum.fast_chunks += a.fast_chunks;
-    sum.fast_bytes += a.fast_bytes;
-    sum.free_chunks += a.free_chunks;
-    sum.free_bytes += a.free_bytes;
-    sum.system += a.system;
-    sum.max_system += a.max_system;
-  });
-  print(sum);
-  std::fprintf(file, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n",
-               heap().shared(p, Shared::kMmaps), heap().shared(p, Shared::kMmappedMem));
-  print_system(sum);
-  std::fputs("</malloc>\n", file);
-  return 0;
-}
-
-void malloc_stats() {
-  const struct mallinfo2 all = mallinfo2();
-  std::fprintf(stderr, "system bytes     = %10zu\nin use bytes     = %10zu\n", all.arena,
-               all.uordblks);
 }
 
 }  // extern "C"

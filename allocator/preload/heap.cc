@@ -15,13 +15,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
-#include <cstring>
 #include <new>
-#include <string_view>
-
-#include "allocator/ptmalloc/cut.h"
-#include "allocator/ptmalloc/tunables.h"
 
 namespace faultline::preload {
 
@@ -37,7 +31,6 @@ using alloc::NativeProcess;
 enum class State : int { kNone, kStarting, kReady };
 constinit std::atomic<State> g_state{State::kNone};
 constinit Storage<NativeProcess> g_process{};
-constinit Storage<alloc::Settings> g_settings{};
 constinit std::atomic<std::size_t> g_start_up_used{0};
 pthread_key_t g_key;
 
@@ -50,29 +43,6 @@ void leave(void* slot) {
     pthread_setspecific(g_key, slot);
   else
     g_heap.get().thread_exit(s.native.get());
-}
-
-// FAULTLINE_MALLOC=2.43-x86 chooses the release; the machine's own is Debian 12's.
-const alloc::ReleaseProfile& chosen_release() {
-  constexpr std::string_view kDefault = "2.36";
-  const char* const name = std::getenv("FAULTLINE_MALLOC");
-  if (name != nullptr)
-    if (const auto* release = alloc::find_release(name)) return *release;
-  return *alloc::find_release(kDefault);
-}
-
-// As ptmalloc_init: MALLOC_* first, GLIBC_TUNABLES over it.
-void read_environment(const alloc::ReleaseProfile& release, alloc::Settings& settings) {
-  if (environ == nullptr) return;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::size_t equals = text.find('=');
-    if (text.starts_with("MALLOC_") && equals != std::string_view::npos)
-      alloc::apply_variable(alloc::cut(text, 0, equals), alloc::cut(text, equals + 1),
-                            release, settings);
-  }
-  if (const char* tunables = std::getenv("GLIBC_TUNABLES"))
-    alloc::apply_tunables(tunables, release, settings);
 }
 
 void before_fork() {
@@ -88,12 +58,9 @@ void after_fork_in_child() {
 void make_heap() {
   t_slot.starting = true;
   new (g_process.bytes) NativeProcess(NativeProcess::Threads::kAll);
-  const alloc::ReleaseProfile& release = chosen_release();
-  new (g_settings.bytes) alloc::Settings;
-  read_environment(release, g_settings.get());
   pthread_key_create(&g_key, leave);
   new (t_slot.native.bytes) Native(g_process.get());
-  new (g_heap.bytes) Heap(t_slot.native.get(), release, g_settings.get());
+  make_heap_at(g_heap.bytes, t_slot.native.get());
   t_slot.starting = false;
   t_slot.ready = true;
   g_state.store(State::kReady, std::memory_order_release);

@@ -10,11 +10,21 @@
 #include <new>
 
 #include "allocator/platform/native.h"
+#ifdef FAULTLINE_PRELOAD_JEMALLOC
+#include "allocator/jemalloc/jemalloc.h"
+#else
 #include "allocator/ptmalloc/ptmalloc.h"
+#endif
 
 namespace faultline::preload {
 
+#ifdef FAULTLINE_PRELOAD_JEMALLOC
+using Heap = alloc::Jemalloc<alloc::Native>;
+#else
 using Heap = alloc::Ptmalloc<alloc::Native>;
+#endif
+// Makes it at `where`, as the environment says; allocates nothing.
+void make_heap_at(void* where, alloc::Native& first_thread);
 
 // Raw storage, so that no constructor or destructor runs when the library is loaded or the
 // program ends: others may allocate before and after.

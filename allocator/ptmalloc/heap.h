@@ -103,6 +103,8 @@ bool Ptmalloc<P>::grow_heap(P& p, Addr heap, std::uint64_t more) {
         (release_.thp_heaps == ThpHeaps::kAdvisedFirst && old_size < huge_.thp_pagesize))
       madvise_thp(p, heap, size);
   }
+  if (release_.give_back == GiveBack::kVrange && open > old_size)
+    take_back(p, heap + old_size, std::min(open, size) - old_size);
   m.set_word(heap + heap_info::kSize, size);
   return true;
 }
@@ -120,7 +122,7 @@ bool Ptmalloc<P>::shrink_heap(P& p, Addr heap, std::uint64_t less) {
     if (!p.mmap(heap + size, less, sys::kProtNone, flags).ok()) return false;
     m.set_word(heap + heap_info::kMprotectSize, size);
   } else {
-    p.madvise(heap + size, less, sys::kMadvDontneed);
+    give_back(p, heap + size, less);
   }
   m.set_word(heap + heap_info::kSize, size);
   return true;
@@ -165,6 +167,8 @@ Addr Ptmalloc<P>::drop_empty_heaps(const Arena<P>& av) {
     av.add_system_mem(0 - m.word(heap + heap_info::kSize));
     if (heap + huge_.heap_max == p.atomic_load(at(Shared::kAlignedHeapArea)))
       p.atomic_store(at(Shared::kAlignedHeapArea), 0);
+    // Marks outlive a mapping.
+    if (release_.give_back == GiveBack::kVrange) take_back(p, heap, huge_.heap_max);
     p.munmap(heap, huge_.heap_max);
     heap = before;
     if (!m.prev_inuse(c)) {

@@ -129,6 +129,7 @@ Addr Ptmalloc<P>::from_unsorted(const Arena<P>& av, std::uint64_t nb) {
       bins.file(c, size);
       continue;
     }
+    take_back_chunk(p, c, size, size);
     m.set_inuse(c, size);
     if (!av.is_main()) m.add_flag(c, kNonMainArena);
     if (!release_.tcache_from_unsorted || !cache_has_room(p, nb)) {
@@ -165,6 +166,7 @@ Addr Ptmalloc<P>::carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uin
                         bool remember) {
   const Chunks<P>& m = av.m;
   const std::uint64_t rest = size - nb;
+  take_back_chunk(m.p, c, size, nb);
   if (rest < kMinSize) {
     m.set_inuse(c, size);
     if (!av.is_main()) m.add_flag(c, kNonMainArena);
@@ -186,6 +188,7 @@ template <Platform P>
   const std::uint64_t size = av.m.size(top);
   if (size < nb + kMinSize) return 0;
   av.m.p.cycles(release_.costs.arena_top);
+  take_back_chunk(av.m.p, top, size, nb);
   av.set_top(top + nb);
   av.m.set_head(top, nb | kPrevInuse | av.mark());
   av.m.set_head(top + nb, (size - nb) | kPrevInuse);

@@ -210,6 +210,9 @@ class Ptmalloc {
   Addr int_memalign(const Arena<P>& av, std::uint64_t alignment, std::uint64_t bytes);
   Addr cut_lead(const Arena<P>& av, Addr c, std::uint64_t alignment);
   [[nodiscard]] std::uint64_t used_before(const Arena<P>& av) const;
+  void give_back(P& p, Addr start, std::uint64_t bytes);
+  void take_back(P& p, Addr start, std::uint64_t bytes);
+  void take_back_chunk(P& p, Addr c, std::uint64_t size, std::uint64_t nb);
   bool systrim(const Arena<P>& av, std::uint64_t pad);
   bool trim_arena(const Arena<P>& av, std::uint64_t pad);
   bool set_parameter(P& p, Param param, std::int64_t value);
@@ -226,6 +229,7 @@ class Ptmalloc {
   Addr shared_ = 0;               // the words of Shared
   Addr main_ = 0;                 // the main arena
   std::atomic<bool> initialised_ = false;
+  std::atomic<bool> marked_chunks_ = false;  // malloc_trim has made some volatile
   std::uint64_t tcache_key_ = 0;
   Lock list_lock_{"list_lock"};            // insertion of a new arena
   Lock free_list_lock_{"free_list_lock"};  // the free list and the attached counts

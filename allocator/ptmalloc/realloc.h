@@ -70,6 +70,7 @@ Addr Ptmalloc<P>::int_realloc(const Arena<P>& av, Addr c, std::uint64_t old_size
   if (old_size < nb) {
     const std::uint64_t both = old_size + next_size;
     if (next == av.top() && both >= nb + kMinSize) {
+      take_back_chunk(p, next, next_size, nb - old_size);
       m.set_head_size(c, nb);
       av.set_top(c + nb);
       m.set_head(c + nb, (both - nb) | kPrevInuse);
@@ -77,6 +78,7 @@ Addr Ptmalloc<P>::int_realloc(const Arena<P>& av, Addr c, std::uint64_t old_size
     }
     if (next != av.top() && !m.inuse(next, next_size) && both >= nb) {
       Bins<P>(av).unlink(next);
+      take_back_chunk(p, next, next_size, nb - old_size);
       size = both;
     } else {
       const Addr fresh = int_malloc(av, nb - (kMallocAlignment - 1));

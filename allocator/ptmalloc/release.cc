@@ -65,6 +65,23 @@ constexpr ReleaseProfile make_2_21() {
   return r;
 }
 
+// M. Kosaki's hack on the glibc of its time, which trims as 2.21 does.
+constexpr ReleaseProfile make_vrange_as_posted() {
+  ReleaseProfile r = make_2_21();
+  r.name = "2.21-vrange-as-posted";
+  r.title = "glibc that marks what it trims volatile and never un-marks it (April 2013)";
+  r.give_back = GiveBack::kVrangeAsPosted;
+  return r;
+}
+
+constexpr ReleaseProfile make_vrange() {
+  ReleaseProfile r = make_2_21();
+  r.name = "2.21-vrange";
+  r.title = "the same, but un-marked before it is used again";
+  r.give_back = GiveBack::kVrange;
+  return r;
+}
+
 constexpr ReleaseProfile make_2_26() {
   ReleaseProfile r = make_2_23();
   r.name = "2.26";
@@ -172,8 +189,9 @@ constexpr ReleaseProfile make_2_44_aarch64() {
 }
 
 constexpr std::array kReleases = {
-    make_2_21(), make_2_23(), make_2_26(),         make_rfc_2021(), make_2_36(),
-    make_2_39(), make_2_43(), make_2_43_aarch64(), make_2_44(),     make_2_44_aarch64()};
+    make_2_21(), make_vrange_as_posted(), make_vrange(), make_2_23(),
+    make_2_26(), make_rfc_2021(),         make_2_36(),   make_2_39(),
+    make_2_43(), make_2_43_aarch64(),     make_2_44(), make_2_44_aarch64()};
 
 }  // namespace
 

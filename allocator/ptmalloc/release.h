@@ -37,6 +37,10 @@ enum class HugePageTunable : std::uint8_t { kNone, kThpPagesize, kHugetlb };
 // growth (2.44).
 enum class ThpHeaps : std::uint8_t { kNo, kAdvisedFirst, kAdvisedEach };
 
+// How shrink_heap and malloc_trim give pages back: MADV_DONTNEED; vrange(VOLATILE, PARTIAL)
+// without ever un-marking, the hack of April 2013; or the same, un-marked before use.
+enum class GiveBack : std::uint8_t { kDontneed, kVrangeAsPosted, kVrange };
+
 // Instructions of a path without the kernel's, so that private work takes time in the
 // model. Sums of a malloc+free pair were counted with callgrind on x86-64 for 2.36, 2.41
 // and 2.43.
@@ -82,6 +86,7 @@ struct ReleaseProfile {
 
   std::uint64_t malloc_state_bytes = 2200;
   std::uint64_t heap_info_bytes = 48;
+  GiveBack give_back = GiveBack::kDontneed;
   bool heap_trim_always = false;  // whatever trim_threshold says (to 2.21, BZ 17195)
   bool heaps_noreserve = false;   // MAP_NORESERVE on the reservation of a heap (to 2.36)
   ArenaLimit arena_limit = ArenaLimit::kEightPerCpu;

@@ -9,6 +9,36 @@
 
 namespace faultline::alloc {
 
+// Whole pages that hold nothing.
+template <Platform P>
+void Ptmalloc<P>::give_back(P& p, Addr start, std::uint64_t bytes) {
+  if (release_.give_back == GiveBack::kDontneed ||
+      !p.vrange(start, bytes, sys::kVrangeVolatile, sys::kVrangePartial).ok())
+    p.madvise(start, bytes, sys::kMadvDontneed);
+}
+
+// Before they are used again; what was lost reads as zeros.
+template <Platform P>
+void Ptmalloc<P>::take_back(P& p, Addr start, std::uint64_t bytes) {
+  const Addr first = align_down(start, page(p));
+  const std::uint64_t whole = align_up(start + bytes, page(p)) - first;
+  SysValue answer;
+  do {
+    answer = p.vrange(first, whole, sys::kVrangeNovolatile, sys::kVrangePartial);
+  } while (answer.error == sys::kENOMEM);
+}
+
+// Of a free chunk the first `nb` bytes are used, and the head and links of what is left are
+// written.  A rest of less than two pages is too small to be found here later.
+template <Platform P>
+void Ptmalloc<P>::take_back_chunk(P& p, Addr c, std::uint64_t size, std::uint64_t nb) {
+  constexpr std::uint64_t kHeadAndLinks = 48;
+  if (!marked_chunks_.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  const bool all = size - nb < 2 * page(p);
+  take_back(p, c, all ? size : nb + kHeadAndLinks);
+}
+
 // Lowers the break so that top keeps `pad` and less than a page (or huge page) more.
 template <Platform P>
 bool Ptmalloc<P>::systrim(const Arena<P>& av, std::uint64_t pad) {
@@ -63,7 +93,8 @@ bool Ptmalloc<P>::trim_arena(const Arena<P>& av, std::uint64_t pad) {
       const Addr start = align_up(c + kKept, page(p));
       const Addr end = c + m.size(c);
       if (end < start + page(p)) continue;
-      p.madvise(start, align_down(end - start, page(p)), sys::kMadvDontneed);
+      give_back(p, start, align_down(end - start, page(p)));
+      if (release_.give_back == GiveBack::kVrange) marked_chunks_ = true;
       released = true;
     }
   }

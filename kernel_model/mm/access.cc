@@ -58,9 +58,9 @@ AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length
   VirtAddr at = start;
   while (at < end) {
     const Pte before = pages.tree().leaf_at(at);
-    if (!pages.hw_access(at, access)) break;
-    const bool clean = access == Access::kWrite && !before.has(Pte::kDirty);
-    if (clean) ++run.dirtied;
+    bool assisted = false;
+    if (!pages.hw_access(at, access, &assisted)) break;
+    run.assisted += assisted ? 1 : 0;
     Table* const table = pages.tree().find_pte_table(at);
     if (table == nullptr) {
       at = pages.pmd_range(at).end;
@@ -78,7 +78,7 @@ AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length
       if (entry.same_bits(after)) continue;
       if (!entry.same_bits(before)) break;
       entry = entry.with_bits_of(after);
-      if (clean) ++run.dirtied;
+      run.assisted += assisted ? 1 : 0;
     }
     at = page_start + ((i - first) << shape.shift);
   }
@@ -97,8 +97,8 @@ Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Acce
   const std::uint64_t page = pages.geometry().page_size();
   while (at < end) {
     const AccessRun run = user_access_run(process, at, end - at, access);
-    if (run.dirtied != 0)
-      task.charge(pages.costs().dirty_assist * static_cast<std::int64_t>(run.dirtied));
+    if (run.assisted != 0)
+      task.charge(pages.costs().dirty_assist * static_cast<std::int64_t>(run.assisted));
     at = at + (run.bytes + page - 1) / page * page;
     if (at >= end) break;
     if (access == Access::kWrite && end - at >= kLongTouch * page) {

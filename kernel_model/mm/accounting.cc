@@ -44,10 +44,11 @@ std::uint64_t total_reserve(Kernel& kernel) {
   return sum;
 }
 
-// Mode 0 to 5.1: is there as much free memory now, with the page cache counted as free?
-// Model: no slab or swap; the page cache is what processes have mapped of files.
+// Mode 0 to 5.1: is there as much free memory now, with the page cache and free swap
+// counted as free?  Model: no slab; the page cache is what processes have mapped of files.
 bool free_now(Kernel& kernel, std::uint64_t pages) {
-  std::uint64_t free = kernel.phys().free_pages_total();
+  std::uint64_t free =
+      kernel.phys().free_pages_total() + kernel.mm_shared().swap.free_pages();
   for (const auto& process : kernel.processes()) free += process->mm().rss_file;
   const std::uint64_t reserved = total_reserve(kernel) + admin_reserve(kernel);
   return free > reserved && free - reserved > pages;

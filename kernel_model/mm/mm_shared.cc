@@ -57,6 +57,7 @@ MmShared::MmShared(Kernel& kernel)
       lrus(kernel),
       swap(kernel),
       khugepaged(kernel),
+      interrupts(kernel.profile().cpus),
       gather_limit(max_gathered(kernel.profile().geometry.page_size())),
       kernel_(kernel),
       vmscan_(std::make_unique<Vmscan>(kernel)),

@@ -87,6 +87,8 @@ class MmShared {
   Swap swap;
   FileTable files;
   Khugepaged khugepaged;
+  // What each CPU owes to the IPIs of others' TLB flushes.
+  std::vector<Duration> interrupts;
   std::set<Pfn> locked_pages;  // PG_locked, of huge pages that are being split
   MthpStats mthp_stats{};      // by order
 

@@ -12,18 +12,32 @@ namespace faultline::kernel {
 namespace {
 
 constexpr Centre kFlushTlb{"flush_tlb_range", true};
+constexpr Centre kReceived{"smp_call_function_interrupt", true};
 constexpr Centre kReleasePages{"release_pages", true};
 
 // Other CPUs that run a thread of this mm right now.  Idle CPUs are lazy and are not
 // interrupted.
-std::int64_t other_cpus_running(Task& task, PageTables& pages) {
+std::int64_t interrupt_other_cpus(Task& task, PageTables& pages) {
+  std::vector<Duration>& owed = pages.kernel().mm_shared().interrupts;
+  const Duration receive = pages.costs().tlb_flush_receive;
   std::int64_t others = 0;
   for (const RssStat::Cache& user : pages.rss_stat().tasks()) {
     const Task* other = user.task;
     if (other == nullptr || other == &task || other->finished()) continue;
-    if (task.engine().on_cpu(*other) && other->cpu() != task.cpu()) ++others;
+    if (!task.engine().on_cpu(*other) || other->cpu() == task.cpu()) continue;
+    ++others;
+    if (receive != Duration{}) owed[static_cast<std::size_t>(other->cpu())] += receive;
   }
   return others;
+}
+
+// Model: a CPU pays for the IPIs it has taken when its task flushes next.
+void pay_interrupts(Task& task, PageTables& pages) {
+  Duration& owed =
+      pages.kernel().mm_shared().interrupts[static_cast<std::size_t>(task.cpu())];
+  if (owed == Duration{}) return;
+  task.charge(kReceived, owed);
+  owed = {};
 }
 
 // More than one thread has used this mm: POWER and s390 flush locally otherwise
@@ -52,7 +66,8 @@ void charge_flush(Task& task, PageTables& pages) {
     return;
   }
   Duration cost = costs.tlb_flush_local;
-  if (const std::int64_t others = other_cpus_running(task, pages); others > 0) {
+  if (costs.tlb_flush_receive != Duration{}) pay_interrupts(task, pages);
+  if (const std::int64_t others = interrupt_other_cpus(task, pages); others > 0) {
     cost += costs.tlb_flush_broadcast + costs.tlb_flush_per_cpu * others;
     ++vmstat.nr_tlb_remote_flush;
     vmstat.nr_tlb_remote_flush_received += static_cast<std::uint64_t>(others);

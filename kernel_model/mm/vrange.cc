@@ -110,7 +110,8 @@ void Vranges::lru_del(Task& task, Vrange& range) {
 VrangeRoot::VrangeRoot(Mm& mm)
     : mm_(mm),
       lock_(mm.kernel().engine(), mm.kernel().engine().locks().of("mm->v_lock"),
-            mm.kernel().lock_costs()) {}
+            mm.kernel().lock_costs(),
+            mm.kernel().config().mutex_spin ? MutexSpin::kYes : MutexSpin::kNo) {}
 
 // The nodes of a process that still lives at the end of a run go with the kernel.
 VrangeRoot::~VrangeRoot() = default;

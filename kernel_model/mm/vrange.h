@@ -60,7 +60,7 @@ class VrangeRoot {
   VrangeRoot& operator=(const VrangeRoot&) = delete;
 
   [[nodiscard]] Mm& mm() const { return mm_; }
-  [[nodiscard]] Mutex& lock() { return lock_; }
+  [[nodiscard]] SpinningMutex& lock() { return lock_; }
 
   // vrange_add(): ranges that overlap become one with it, purged if any of them was.  One
   // that holds it already stays as it is.  Uses a node that the caller has allocated; false
@@ -88,7 +88,7 @@ class VrangeRoot {
   void resize(Task& task, Ranges::iterator at, Range range);
 
   Mm& mm_;
-  Mutex lock_;
+  SpinningMutex lock_;
   Ranges ranges_;
 };
 

@@ -20,8 +20,10 @@ struct Name {
   E value;
 };
 
-constexpr Name<RwSemRules> kRwSem[] = {
-    {"4.15", RwSemRules::k4_15}, {"5.3", RwSemRules::k5_3}, {"5.11", RwSemRules::k5_11}};
+constexpr Name<RwSemRules> kRwSem[] = {{"3.7", RwSemRules::k3_7},
+                                       {"4.15", RwSemRules::k4_15},
+                                       {"5.3", RwSemRules::k5_3},
+                                       {"5.11", RwSemRules::k5_11}};
 constexpr Name<VmaLockRule> kVmaLock[] = {
     {"no", VmaLockRule::kNo},   {"6.4", VmaLockRule::k6_4},   {"6.5", VmaLockRule::k6_4},
     {"6.8", VmaLockRule::k6_8}, {"6.12", VmaLockRule::k6_12}, {"6.18", VmaLockRule::k6_18}};
@@ -236,6 +238,8 @@ constexpr Switch kSwitches[] = {
                                                "pause between scans"),
     flag<&C::madvise_vma_lock>("locks.madvise_vma_lock",
                                "MADV_DONTNEED and MADV_FREE take the VMA's lock alone"),
+    flag<&C::mutex_spin>("locks.mutex_spin",
+                         "who finds a mutex taken spins while its owner runs"),
     choice<&C::per_vma_lock, kVmaLock>("locks.per_vma_lock", "rules of the per-VMA lock"),
     choice<&C::rwsem, kRwSem>("locks.rwsem", "rules of mmap_lock"),
     choice<&C::split_pmd_ptlock, kSplit>(

@@ -172,6 +172,7 @@ class Loader {
          .expect = {}});
     check_kernel(settings, out_.variants.back().kernel, out_.variants.back().profile);
     check_policy(settings, out_.variants.back().workload, out_.variants.back().kernel);
+    check_give_back(settings, out_.variants.back().allocator, out_.variants.back().kernel);
   }
 
   static void refuse_variant_key(const Node& number) {

@@ -51,4 +51,8 @@ void check_purge_policy(const Place& place, const std::string& key, std::string_
 void check_policy(const Node& settings, const workloads::Params& workload,
                   const kernel::KernelConfig& config);
 
+// The same for an allocator.
+void check_give_back(const Node& settings, const AllocatorSpec& spec,
+                     const kernel::KernelConfig& config);
+
 }  // namespace faultline::scenario

@@ -2,6 +2,7 @@
 //
 // What is around one program: other processes, pressure, and a kernel that has the calls
 // which the scenario asks for.
+#include "allocator/ptmalloc/release.h"
 #include "kernel_model/presets/presets.h"
 #include "scenarios/run/load_settings.h"
 
@@ -73,6 +74,24 @@ void check_policy(const Node& settings, const workloads::Params& workload,
   const Node* given = table.find("policy");
   check_purge_policy(given != nullptr ? given->place : table.place, "workload.policy",
                      workload.choice("policy"), config);
+}
+
+void check_give_back(const Node& settings, const AllocatorSpec& spec,
+                     const kernel::KernelConfig& config) {
+  const Node* const node = settings.find("allocator");
+  if (node == nullptr) return;
+  const Node* const conf = node->find("conf");
+  const Node* const release = node->find("release");
+  if (spec.name == "jemalloc" && conf != nullptr) {
+    constexpr std::string_view kPolicies[] = {"dontneed", "free", "vrange", "none"};
+    const auto policy = static_cast<std::size_t>(spec.jemalloc.purge);
+    check_purge_policy(conf->place, "allocator.conf", kPolicies[policy], config);
+    if (spec.jemalloc.muzzy_decay_ms != 0)
+      check_purge_policy(conf->place, "allocator.conf", "free", config);
+  }
+  if (spec.name == "ptmalloc" && release != nullptr &&
+      alloc::find_release(spec.release)->give_back != alloc::GiveBack::kDontneed)
+    check_purge_policy(release->place, "allocator.release", "vrange", config);
 }
 
 }  // namespace faultline::scenario

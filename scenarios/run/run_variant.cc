@@ -139,8 +139,9 @@ std::vector<Published> beside_published(const RunSpec& spec, const VariantResult
   std::vector<Published> all;
   for (const PublishedNumber& p : spec.published) {
     const Metric* ours = result.metric(p.metric);
-    // The loader knows the names; those of TLBs that aren't modelled have no value.
-    FAULTLINE_CHECK(ours != nullptr || !spec.profile.tlb_model);
+    // A program that was killed counts nothing; else the loader knows the names, and those of
+    // TLBs that aren't modelled have no value.
+    FAULTLINE_CHECK(ours != nullptr || !result.failure.empty() || !spec.profile.tlb_model);
     if (ours == nullptr) continue;
     all.push_back({p.metric, p.source, p.value, ours->value,
                    Decimal::ratio(ours->value, p.value, 4), p.role});

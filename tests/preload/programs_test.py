@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs on libfaultline_malloc.so: programs_test.py LIBRARY CONFORMANCE.
+"""Real programs on the preload libraries: programs_test.py GLIBC_LIBRARY JEMALLOC_LIBRARY CONFORMANCE.
 
 Each must end as it does without the library and print the same.
 """
@@ -16,6 +16,9 @@ import time
 RELEASES = ["2.23", "2.26", "2.36", "2.39", "2.43-x86", "2.43-aarch64", "2.44"]
 TUNABLES = ["", "glibc.malloc.hugetlb=1", "glibc.malloc.hugetlb=2",
             "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0:glibc.malloc.perturb=90"]
+
+CONFS = ["", "narenas:1,tcache:false", "purge:free,lg_dirty_mult:0", "purge:vrange", "dirty_decay_ms:0",
+         "lg_chunk:20,munmap:true"]
 
 PYTHON = """
 import json, threading
@@ -33,12 +36,12 @@ int main() { std::map<int, std::string> m; for (int i = 0; i < 1000; ++i) m[i] =
 
 def run(command, library=None, release=None, tunables="", cwd=None):
     environment = dict(os.environ)
-    for name in ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC"):
+    for name in ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC", "MALLOC_CONF"):
         environment.pop(name, None)
     if library:
         environment["LD_PRELOAD"] = library
         environment["FAULTLINE_MALLOC"] = release
-        environment["GLIBC_TUNABLES"] = tunables
+        environment["MALLOC_CONF" if release == "jemalloc" else "GLIBC_TUNABLES"] = tunables
     return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False,
                           timeout=300)
 
@@ -72,7 +75,7 @@ def redis(library, release, folder):
         server.wait()
 
 
-def main(library, conformance):
+def main(glibc, jemalloc, conformance):
     wrong = 0
 
     def compare(name, command, releases=RELEASES, tunables=("",), cwd=None):
@@ -80,6 +83,7 @@ def main(library, conformance):
         expected = run(command, cwd=cwd)
         for release in releases:
             for tunable in tunables:
+                library = jemalloc if release == "jemalloc" else glibc
                 got = run(command, library, release, tunable, cwd)
                 if (got.returncode, got.stdout) != (expected.returncode, expected.stdout):
                     wrong += 1
@@ -88,6 +92,7 @@ def main(library, conformance):
 
     compare("conformance", [conformance, "16"], tunables=TUNABLES)
     compare("conformance of 64 threads", [conformance, "64"], releases=["2.36", "2.44"])
+    compare("conformance", [conformance, "16", "without-reports"], releases=["jemalloc"], tunables=CONFS)
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "a.cc")
         source.write_text(CPLUSPLUS)
@@ -99,14 +104,14 @@ def main(library, conformance):
         }
         for name, command in programs.items():
             if shutil.which(command[0]):
-                compare(name, command, releases=["2.23", "2.36", "2.44"])
+                compare(name, command, releases=["2.23", "2.36", "2.44", "jemalloc"])
         for release in ("2.23", "2.36", "2.44"):
-            if shutil.which("redis-server") and (problem := redis(library, release, folder)):
+            if shutil.which("redis-server") and (problem := redis(glibc, release, folder)):
                 wrong += 1
                 print(f"redis-server on {release}: {problem}")
             if shutil.which("stress-ng"):
                 done = run(["stress-ng", "--malloc", "2", "--malloc-ops", "5000", "--malloc-pthreads", "4", "--verify"],
-                           library, release, cwd=folder)
+                           glibc, release, cwd=folder)
                 if done.returncode != 0 or "unsuccessful" in done.stderr:
                     wrong += 1
                     print(f"stress-ng --malloc on {release}: status {done.returncode}\n{done.stderr[-500:]}")

@@ -105,7 +105,7 @@ TEST(Jemalloc, TheSmallestRunThatFitsIsTakenAndOfThoseTheLowest) {
 
 // One record of ebizzy: allocate 512 KiB, write it, free it.
 struct Record {
-  std::size_t madvise = 0, vrange = 0;
+  std::size_t madvise = 0;
   std::uint64_t bytes = 0, faults = 0;
 };
 Record one_record(JeBench& b) {
@@ -122,7 +122,6 @@ Record one_record(JeBench& b) {
   r.faults = b.os.faults - before;
   r.madvise = b.log.count(SysName::kMadvise);
   for (std::size_t i = 0; i < b.log.size(); ++i) r.bytes += b.log[i].size;
-  EXPECT_EQ(b.log.size(), r.madvise + r.vrange);
   return r;
 }
 
@@ -141,6 +140,39 @@ TEST(JemallocRecord, FreeIsOneCallAndNoFault) {
   EXPECT_EQ(b.log[0].extra, static_cast<std::uint64_t>(sys::kMadvFree));
   EXPECT_EQ(r.bytes, kBlock);
   EXPECT_EQ(r.faults, 0u);
+}
+
+TEST(JemallocRecord, VrangeIsTwoCallsAndNoFault) {
+  JeBench b("purge:vrange");
+  b.os.has_vrange = true;
+  one_record(b);
+  ASSERT_EQ(b.log.size(), 2u);
+  EXPECT_EQ(b.log.count(SysName::kVrange), 2u);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(b.log[i].size, kBlock);
+  EXPECT_EQ(b.log[0].extra, static_cast<std::uint64_t>(sys::kVrangeNovolatile));
+  EXPECT_EQ(b.log[1].extra, static_cast<std::uint64_t>(sys::kVrangeVolatile));
+  EXPECT_EQ(b.log[0].addr, b.log[1].addr);
+  EXPECT_EQ(one_record(b).faults, 0u);
+}
+
+TEST(JemallocRecord, WithoutTheCallVrangeIsDontneed) {
+  JeBench b("purge:vrange");
+  const Record r = one_record(b);
+  EXPECT_EQ(r.madvise, 1u);
+  EXPECT_EQ(r.faults, 128u);
+  EXPECT_EQ(b.log.count(SysName::kVrange, true), 0u);  // tried once, long ago
+}
+
+TEST(Jemalloc, VolatileRunsDontJoinCleanOnes) {
+  JeBench b("purge:vrange");
+  b.os.has_vrange = true;
+  const Addr mem = b.malloc(kBlock);
+  b.free(mem);
+  const je::ArenaPages pages = b.heap.pages_of(b.p, b.heap.arena_at(b.p, 0));
+  EXPECT_EQ(pages.free[static_cast<int>(RunState::kVolatile)], 128u);
+  EXPECT_NE(b.malloc(4'169'728) / kChunk, mem / kChunk);  // the chunk never becomes whole
+  EXPECT_EQ(b.malloc(256_K), mem);                        // half of it is asked for again
+  EXPECT_EQ(b.check(), "");
 }
 
 TEST(JemallocRecord, NoneIsNoCallAndNoFault) {

@@ -44,6 +44,7 @@ class ToyProcess {
   bool multi_threaded = false;
   Addr mmap_top;
   std::uint64_t faults = 0;  // first touches of a page
+  bool has_vrange = false;
 
   [[nodiscard]] Addr brk_start() const { return brk_start_; }
   [[nodiscard]] std::size_t mappings() const { return maps_.size(); }
@@ -104,6 +105,11 @@ class ToyProcess {
       std::fprintf(stderr, "SIGSEGV at %#llx\n", static_cast<unsigned long long>(at));
       std::abort();
     }
+    if (volatile_.contains(page)) {
+      std::fprintf(stderr, "volatile memory touched at %#llx\n",
+                   static_cast<unsigned long long>(at));
+      std::abort();
+    }
     if (present_.insert(page).second) ++faults;
     for (Addr piece = page; piece < page + facts_.page_size; piece += Window::kPiece)
       window_.back(piece);
@@ -113,7 +119,7 @@ class ToyProcess {
   Window window_;
   Addr brk_start_, brk_;
   std::map<Addr, Map> maps_;
-  std::set<Addr> present_;
+  std::set<Addr> present_, volatile_;
   static constexpr Addr storage_start_ = 0x10'0000;
   static constexpr std::uint64_t storage_bytes_ = 0x10'0000;
   std::uint64_t storage_used_ = 0;
@@ -170,7 +176,21 @@ class ToyThread {
     return 0;
   }
   // As without the patches.
-  SysValue vrange(Addr, std::uint64_t, int, Addr) { return {0, sys::kENOSYS}; }
+  // Pages are marked and un-marked; who touches a marked one ends the program, as if it had
+  // been purged.
+  SysValue vrange(Addr start, std::uint64_t length, int mode, Addr) {
+    if (!os.has_vrange) return {0, sys::kENOSYS};
+    if (start % os.facts_.page_size != 0 || length < os.facts_.page_size)
+      return {0, sys::kEINVAL};
+    for (Addr at = start; at + os.facts_.page_size <= start + length;
+         at += os.facts_.page_size) {
+      if (mode == sys::kVrangeVolatile)
+        os.volatile_.insert(at);
+      else
+        os.volatile_.erase(at);
+    }
+    return {0, 0};
+  }
   bool set_bus_handler(const BusHandler<ToyThread>&) { return false; }
   SysValue mremap(Addr start, std::uint64_t old_length, std::uint64_t length,
                   unsigned flags) {

@@ -221,5 +221,27 @@ TEST(Machine, CostsNeedTheirOwnUnitAndSource) {
             "m.toml:1:20: missing key \"source\" in costs.clear_rate");
 }
 
+TEST(Virt, AGuestPaysForExitsWalksAndWakeUps) {
+  const auto machine = [](const char* text) {
+    return load_profile("x86-4k-2core-laptop", parse_toml(text, "m.toml"),
+                        {"m.toml", 1, 1});
+  };
+  const Profile bare = machine(""), guest = machine("virt = \"kvm\"\ncpus = 12");
+  EXPECT_EQ(bare.virt, Virt::kNone);
+  EXPECT_EQ(guest.virt, Virt::kKvm);
+  EXPECT_EQ(guest.cpus, 12u);
+  const Costs &b = bare.costs, &g = guest.costs;
+  EXPECT_GT(g.virt_exit, Duration{});
+  EXPECT_EQ(g.fault_entry_exit, b.fault_entry_exit + g.virt_fault);
+  EXPECT_EQ(g.dirty_assist, b.dirty_assist + g.virt_walk);
+  EXPECT_EQ(g.tlb_flush_per_cpu, b.tlb_flush_per_cpu + g.virt_exit);
+  EXPECT_EQ(g.tlb_flush_receive, b.tlb_flush_receive + g.virt_exit * 2);
+  EXPECT_EQ(g.wakeup_latency, b.wakeup_latency + g.virt_exit * 2 + g.virt_wake);
+  EXPECT_TRUE(guest.cost_sources.contains("virt_wake"));
+  // The machine's own word counts.
+  EXPECT_EQ(machine("virt = \"kvm\"\ncosts.virt_wake = \"1 us\"").costs.virt_wake,
+            Duration::us(1));
+}
+
 }  // namespace
 }  // namespace faultline::arch

@@ -57,6 +57,21 @@ struct Crowd {
 
 constexpr SchedCosts kSlowWake{.wakeup_latency = 5_us};
 
+// w1 is woken at 10 and runs at 15; w2 comes in between.
+TEST(RwSem, Before39TheLockIsHandedToTheSleeperAndNobodyPasses) {
+  for (const RwSemRules rules : {RwSemRules::k3_7, RwSemRules::k4_15}) {
+    Crowd crowd(rules, kSlowWake, 64);
+    crowd.reader("r0", 0, 10);
+    crowd.writer("w1", 5, 10);
+    crowd.writer("w2", 12, 1);
+    crowd.engine.run();
+    if (rules == RwSemRules::k3_7)
+      EXPECT_EQ(crowd.got, (Crowd::Times{{"r0", 0}, {"w1", 15}, {"w2", 30}}));
+    else
+      EXPECT_EQ(crowd.got.at("w2"), 12);
+  }
+}
+
 // r0 is inside; w1 queues, readers, w2 and another reader behind it.
 Crowd::Times convoy(RwSemRules rules) {
   Crowd crowd(rules);

@@ -76,6 +76,69 @@ TEST(SpinLock, TheHolderKeepsItsCpuPastTheSlice) {
   EXPECT_EQ(order, "abA");
 }
 
+// Four tasks take turns with a short critical section; waking a sleeper takes long.
+Time short_sections(MutexSpin spin) {
+  Engine engine(cpus(4), {.wakeup_latency = 50_us});
+  LockStats& stats = engine.locks().of("m");
+  SpinningMutex lock(engine, stats, kCosts, spin);
+  for (int i = 0; i < 4; ++i)
+    engine.spawn("t", [&](Task& t) {
+      for (int k = 0; k < 100; ++k) {
+        t.work(5_us);
+        lock.lock(t);
+        t.work(2_us);
+        lock.unlock(t);
+      }
+    });
+  engine.run();
+  EXPECT_EQ(stats.write.acquired, 400u);
+  return engine.now();
+}
+
+TEST(SpinningMutex, WhoSpinsDoesntPayForBeingWoken) {
+  const Time spinning = short_sections(MutexSpin::kYes);
+  EXPECT_LT(spinning, Time(1100_us));  // 4 x 100 sections of 2.1 us, one after the other
+  EXPECT_GT(short_sections(MutexSpin::kNo), Time(1300_us));
+}
+
+TEST(SpinningMutex, NobodySpinsOnAnOwnerWithoutACpu) {
+  Engine engine(cpus(2), {});
+  SpinningMutex lock(engine, engine.locks().of("m"), kCosts, MutexSpin::kYes);
+  engine.spawn("owner", [&](Task& t) {
+    lock.lock(t);
+    t.sleep(100_us);
+    lock.unlock(t);
+  });
+  Task& waiter = engine.spawn("waiter", [&](Task& t) {
+    t.charge(1_us);
+    lock.lock(t);
+    lock.unlock(t);
+  });
+  engine.run();
+  EXPECT_EQ(waiter.usage().state[std::size_t(TaskState::kSpinning)], 0_ns);
+  EXPECT_GE(waiter.usage().state[std::size_t(TaskState::kLockWait)], 98_us);
+}
+
+TEST(SpinningMutex, ASpinnerSleepsWhenTheOwnerLosesItsCpu) {
+  Engine engine(cpus(2), {});
+  SpinningMutex lock(engine, engine.locks().of("m"), kCosts, MutexSpin::kYes);
+  engine.spawn("owner", [&](Task& t) {
+    lock.lock(t);
+    t.work(10_us);
+    t.sleep(100_us);
+    lock.unlock(t);
+  });
+  Task& waiter = engine.spawn("waiter", [&](Task& t) {
+    t.charge(1_us);
+    lock.lock(t);
+    lock.unlock(t);
+  });
+  engine.run();
+  EXPECT_GE(waiter.usage().state[std::size_t(TaskState::kSpinning)], 8_us);
+  EXPECT_LE(waiter.usage().state[std::size_t(TaskState::kSpinning)], 11_us);
+  EXPECT_GE(waiter.usage().state[std::size_t(TaskState::kLockWait)], 98_us);
+}
+
 TEST(Mutex, WaitersSleepAndGetItInOrder) {
   Engine engine(cpus(3), {.wakeup_latency = 2_us});
   LockStats& stats = engine.locks().of("arena");
