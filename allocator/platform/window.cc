@@ -34,6 +34,13 @@ Window::SlotId Window::take_slot() {
     std::fputs("no host memory left for the bytes of a modelled process\n", stderr);
     std::abort();
   }
+  if (used_slots_ == populated_slots_) {
+    // The more there are, the more are likely to follow.
+    constexpr std::uint32_t kMost = 256, kShare = 8;
+    const std::uint32_t more = std::clamp(used_slots_ / kShare, 1U, kMost);
+    if (more > 1) slots_.populate(used_slots_, more);
+    populated_slots_ += more;
+  }
   return used_slots_++;
 }
 

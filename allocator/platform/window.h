@@ -86,7 +86,7 @@ class Window {
   std::vector<Group> groups_;  // the first is kNone's: nothing backed
   std::vector<GroupId> free_groups_;
   Reserved<Slot> slots_;
-  std::uint32_t used_slots_ = 0;
+  std::uint32_t used_slots_ = 0, populated_slots_ = 0;
   std::vector<SlotId> free_slots_;  // hold old bytes
 };
 

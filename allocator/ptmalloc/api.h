@@ -134,8 +134,7 @@ void Ptmalloc<P>::free_uncached(P& p, Addr c, std::uint64_t head) {
 // Runs `work` in an arena; if that fails, in one other.
 template <Platform P>
 template <typename Work>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::in_an_arena(P& p, std::uint64_t bytes,
-                                                            Work work) {
+FAULTLINE_INLINE Addr Ptmalloc<P>::in_an_arena(P& p, std::uint64_t bytes, Work work) {
   if (alone(p)) return work(arena(p, main_));
   return in_a_locked_arena(p, bytes, work);
 }

@@ -22,7 +22,8 @@ class Bins {
   explicit Bins(const Arena<P>& arena) : av_(arena), m_(arena.m) {}
 
   [[nodiscard]] Addr first(Addr bin) const { return m_.fd(bin); }
-  [[nodiscard]] Addr last(Addr bin) const { return m_.bk(bin); }
+  [[nodiscard, gnu::always_inline]] Addr last(Addr bin) const { return m_.bk(bin); }
+  [[nodiscard, gnu::always_inline]] bool empty(Addr bin) const { return last(bin) == bin; }
 
   // Takes the free chunk `c` out of whichever list it is in.
   FAULTLINE_INLINE void unlink(Addr c) const;
@@ -149,7 +150,7 @@ Addr Bins<P>::best_fit(std::uint64_t nb) const {
 }
 
 template <typename P>
-Addr Bins<P>::from_next_bin(unsigned index) const {
+FAULTLINE_INLINE Addr Bins<P>::from_next_bin(unsigned index) const {
   std::uint64_t wanted = ~std::uint64_t{0} << index % 64;
   for (unsigned pair = index / 64; pair < kBins / 64; ++pair) {
     for (std::uint64_t bits = av_.map_word(pair) & wanted; bits != 0; bits &= bits - 1) {

@@ -52,8 +52,8 @@ void Ptmalloc<P>::int_free_chunk(const Arena<P>& av, Addr c, std::uint64_t size,
 
 // Without the lock; the size word of the next chunk is looked at.
 template <Platform P>
-[[gnu::always_inline]] inline void Ptmalloc<P>::push_fast(const Arena<P>& av, Addr c,
-                                                          std::uint64_t size) {
+FAULTLINE_INLINE void Ptmalloc<P>::push_fast(const Arena<P>& av, Addr c,
+                                             std::uint64_t size) {
   P& p = av.m.p;
   const Chunks<P>& m = av.m;
   p.cycles(release_.costs.free_fast);

@@ -31,16 +31,17 @@ Addr Ptmalloc<P>::int_malloc(const Arena<P>& av, std::uint64_t bytes) {
 }
 
 template <Platform P>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::find_chunk(const Arena<P>& av,
-                                                           std::uint64_t nb) {
+FAULTLINE_INLINE Addr Ptmalloc<P>::find_chunk(const Arena<P>& av, std::uint64_t nb) {
   if (const Addr mem = from_fastbin(av, nb)) return mem;
+  const Bins<P> bins(av);
   if (is_small(nb)) {
-    if (const Addr mem = from_small_bin(av, nb)) return mem;
+    if (!bins.empty(av.bin(bin_index(nb)))) return from_small_bin(av, nb);
   } else if (release_.fastbins && av.have_fast()) {
     consolidate(av);
   }
   for (;;) {
-    if (const Addr mem = from_unsorted(av, nb)) return mem;
+    if (!bins.empty(av.unsorted()))
+      if (const Addr mem = from_unsorted(av, nb)) return mem;
     if (const Addr mem = from_bins(av, nb)) return mem;
     if (const Addr mem = from_top(av, nb)) return mem;
     if (!release_.fastbins || !av.have_fast()) return sysmalloc(av, nb);
@@ -51,7 +52,7 @@ template <Platform P>
 // Takes the newest chunk off a fastbin.  Others put chunks there without the lock, but only
 // the holder of the lock takes them, so that the list below the head stays.
 template <Platform P>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::pop_fast(P& p, Addr head) {
+FAULTLINE_INLINE Addr Ptmalloc<P>::pop_fast(P& p, Addr head) {
   const Chunks<P> m(p);
   if (alone(p)) {
     const Addr c = m.word(head);
@@ -65,8 +66,7 @@ template <Platform P>
 }
 
 template <Platform P>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::from_fastbin(const Arena<P>& av,
-                                                             std::uint64_t nb) {
+FAULTLINE_INLINE Addr Ptmalloc<P>::from_fastbin(const Arena<P>& av, std::uint64_t nb) {
   if (nb > max_fast_) return 0;
   P& p = av.m.p;
   const Addr head = av.fastbin(fastbin_index(nb));
@@ -79,6 +79,7 @@ template <Platform P>
   return to_mem(c);
 }
 
+// Precondition: the bin is not empty.
 template <Platform P>
 Addr Ptmalloc<P>::from_small_bin(const Arena<P>& av, std::uint64_t nb) {
   P& p = av.m.p;
@@ -90,7 +91,6 @@ Addr Ptmalloc<P>::from_small_bin(const Arena<P>& av, std::uint64_t nb) {
     bins.pop_last(bin, c);
   };
   const Addr c = bins.last(bin);
-  if (c == bin) return 0;
   take(c);
   p.cycles(release_.costs.arena_quick);
   fill_cache(p, nb, [&]() -> Addr {
@@ -148,15 +148,21 @@ Addr Ptmalloc<P>::from_unsorted(const Arena<P>& av, std::uint64_t nb) {
 // The best fit in the request's own large bin, else any chunk of the next larger size that
 // exists.
 template <Platform P>
-Addr Ptmalloc<P>::from_bins(const Arena<P>& av, std::uint64_t nb) {
+FAULTLINE_INLINE Addr Ptmalloc<P>::from_bins(const Arena<P>& av, std::uint64_t nb) {
   const Bins<P> bins(av);
   const Addr own = is_small(nb) ? 0 : bins.best_fit(nb);
   const Addr c = own != 0 ? own : bins.from_next_bin(bin_index(nb) + 1);
-  if (c == 0) return 0;
+  return c == 0 ? 0 : from_bin(av, c, nb, own == 0 && is_small(nb));
+}
+
+// The start of `c`, which lies in a bin.
+template <Platform P>
+Addr Ptmalloc<P>::from_bin(const Arena<P>& av, Addr c, std::uint64_t nb, bool remember) {
+  const Bins<P> bins(av);
   av.m.p.cycles(release_.costs.arena_bins);
   const std::uint64_t size = av.m.size(c);
   bins.unlink(c);
-  return carve(av, c, size, nb, own == 0 && is_small(nb));
+  return carve(av, c, size, nb, remember);
 }
 
 // The first `nb` bytes of a free chunk that is in no list; the rest goes to the unsorted
@@ -182,8 +188,7 @@ Addr Ptmalloc<P>::carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uin
 }
 
 template <Platform P>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::from_top(const Arena<P>& av,
-                                                         std::uint64_t nb) {
+FAULTLINE_INLINE Addr Ptmalloc<P>::from_top(const Arena<P>& av, std::uint64_t nb) {
   const Addr top = av.top();
   const std::uint64_t size = av.m.size(top);
   if (size < nb + kMinSize) return 0;

@@ -134,6 +134,7 @@ class Ptmalloc {
   Addr from_small_bin(const Arena<P>& av, std::uint64_t nb);
   Addr from_unsorted(const Arena<P>& av, std::uint64_t nb);
   Addr from_bins(const Arena<P>& av, std::uint64_t nb);
+  Addr from_bin(const Arena<P>& av, Addr c, std::uint64_t nb, bool remember);
   Addr from_top(const Arena<P>& av, std::uint64_t nb);
   Addr carve(const Arena<P>& av, Addr c, std::uint64_t size, std::uint64_t nb,
              bool remember);

@@ -12,8 +12,7 @@ namespace faultline::alloc {
 
 // The thread's cache, made now if the release makes it here; 0 if there is none.
 template <Platform P>
-[[gnu::always_inline]] inline Addr Ptmalloc<P>::thread_cache(P& p,
-                                                             std::uint64_t size_to_put) {
+FAULTLINE_INLINE Addr Ptmalloc<P>::thread_cache(P& p, std::uint64_t size_to_put) {
   const ThreadWords& thread = p.thread_words();
   if (thread.word[kTcache] != 0) [[likely]]
     return thread.word[kTcache];
@@ -36,8 +35,7 @@ void Ptmalloc<P>::make_thread_cache(P& p) {
 }
 
 template <Platform P>
-[[gnu::always_inline]] inline bool Ptmalloc<P>::cache_has_room(P& p,
-                                                               std::uint64_t size) const {
+FAULTLINE_INLINE bool Ptmalloc<P>::cache_has_room(P& p, std::uint64_t size) const {
   const Addr cached = p.thread_words().word[kTcache];
   if (cached == 0) return false;
   const unsigned index = tcache_index(size);
