@@ -75,8 +75,8 @@ enum class Confidence : std::uint8_t {
   X(virt_exit, "one exit of a guest to its host and back: an IPI sent or taken, HLT")     \
   X(virt_walk, "added where a guest's hardware walks both page tables to set a bit")      \
   X(virt_fault, "added to each page fault of a guest: two-dimensional page walks")        \
-  X(virt_wake, "added when an idle CPU of a guest wakes: its host schedules it") \
-  X(tlb_l2_hit, "an access that misses the first level of the TLB and hits the second")  \
+  X(virt_wake, "added when an idle CPU of a guest wakes: its host schedules it")          \
+  X(tlb_l2_hit, "an access that misses the first level of the TLB and hits the second")   \
   X(tlb_walk_level, "each level of a page walk that the walk cache doesn't know")
 
 // Rates in bytes a second.

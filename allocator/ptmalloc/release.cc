@@ -191,7 +191,7 @@ constexpr ReleaseProfile make_2_44_aarch64() {
 constexpr std::array kReleases = {
     make_2_21(), make_vrange_as_posted(), make_vrange(), make_2_23(),
     make_2_26(), make_rfc_2021(),         make_2_36(),   make_2_39(),
-    make_2_43(), make_2_43_aarch64(),     make_2_44(), make_2_44_aarch64()};
+    make_2_43(), make_2_43_aarch64(),     make_2_44(),   make_2_44_aarch64()};
 
 }  // namespace
 

@@ -139,8 +139,8 @@ std::vector<Published> beside_published(const RunSpec& spec, const VariantResult
   std::vector<Published> all;
   for (const PublishedNumber& p : spec.published) {
     const Metric* ours = result.metric(p.metric);
-    // A program that was killed counts nothing; else the loader knows the names, and those of
-    // TLBs that aren't modelled have no value.
+    // A program that was killed counts nothing; else the loader knows the names, and those
+    // of TLBs that aren't modelled have no value.
     FAULTLINE_CHECK(ours != nullptr || !result.failure.empty() || !spec.profile.tlb_model);
     if (ours == nullptr) continue;
     all.push_back({p.metric, p.source, p.value, ours->value,

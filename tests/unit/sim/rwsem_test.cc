@@ -61,14 +61,14 @@ constexpr SchedCosts kSlowWake{.wakeup_latency = 5_us};
 TEST(RwSem, Before39TheLockIsHandedToTheSleeperAndNobodyPasses) {
   for (const RwSemRules rules : {RwSemRules::k3_7, RwSemRules::k4_15}) {
     Crowd crowd(rules, kSlowWake, 64);
-    crowd.reader("r0", 0, 10);
-    crowd.writer("w1", 5, 10);
-    crowd.writer("w2", 12, 1);
+    crowd.reader("r0", 5, 10);
+    crowd.writer("w1", 10, 10);
+    crowd.writer("w2", 17, 1);
     crowd.engine.run();
     if (rules == RwSemRules::k3_7)
-      EXPECT_EQ(crowd.got, (Crowd::Times{{"r0", 0}, {"w1", 15}, {"w2", 30}}));
+      EXPECT_EQ(crowd.got, (Crowd::Times{{"r0", 5}, {"w1", 20}, {"w2", 35}}));
     else
-      EXPECT_EQ(crowd.got.at("w2"), 12);
+      EXPECT_EQ(crowd.got.at("w2"), 17);
   }
 }
 
