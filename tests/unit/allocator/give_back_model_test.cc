@@ -72,6 +72,7 @@ Outcome outcome_of(Args&&... args) {
   } catch (const ProgramKilled& killed) {
     EXPECT_EQ(killed.signal, kernel::Signal::kBus) << killed.what();
     outcome.bus_error = killed.signal == kernel::Signal::kBus;
+    machine.engine.stop();  // the threads that were left in the middle of something
   }
   return outcome;
 }
