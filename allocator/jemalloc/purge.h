@@ -29,11 +29,13 @@ namespace je {
 // The share of pages, in 1/2^24, that may stay after i of 200 epochs: 6x^5 - 15x^4 + 10x^3.
 inline constexpr unsigned kCurveShift = 24;
 consteval std::array<std::uint64_t, decay::kSteps> smoothstep() {
+  // With x = n / d: n^3 (6n^2 - 15nd + 10d^2) / d^5, in whole numbers.
+  constexpr std::uint64_t d = decay::kSteps, whole = d * d * d * d * d;
+  static_assert(whole < std::uint64_t{1} << (63 - kCurveShift));
   std::array<std::uint64_t, decay::kSteps> out{};
-  for (std::uint64_t i = 0; i < decay::kSteps; ++i) {
-    const double x = static_cast<double>(i + 1) / static_cast<double>(decay::kSteps);
-    const double y = x * x * x * (x * (x * 6 - 15) + 10);
-    out[i] = static_cast<std::uint64_t>(y * (1 << kCurveShift) + 0.5);
+  for (std::uint64_t n = 1; n <= d; ++n) {
+    const std::uint64_t share = n * n * n * (6 * n * n + 10 * d * d - 15 * n * d);
+    out[n - 1] = ((share << kCurveShift) + whole / 2) / whole;
   }
   return out;
 }
