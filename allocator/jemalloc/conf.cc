@@ -69,14 +69,45 @@ constexpr Option kOptions[] = {
     {"tcache", 0, 0, kBool, [](Settings& s, std::int64_t v) { s.tcache = v != 0; }},
 };
 
+constexpr Option kOptions53[] = {
+    {"dirty_decay_ms",
+     -1,
+     kMaxMs,
+     {},
+     [](Settings& s, std::int64_t v) { s.dirty_decay_ms = v; }},
+    {"muzzy_decay_ms",
+     -1,
+     kMaxMs,
+     {},
+     [](Settings& s, std::int64_t v) { s.muzzy_decay_ms = v; }},
+    {"narenas",
+     1,
+     1000,
+     {},
+     [](Settings& s, std::int64_t v) { s.narenas = static_cast<unsigned>(v); }},
+    {"oversize_threshold",
+     0,
+     std::int64_t{1} << 62,
+     {},
+     [](Settings& s, std::int64_t v) {
+       s.oversize_threshold = static_cast<std::uint64_t>(v);
+     }},
+    {"purge", 0, 0, kPurge,
+     [](Settings& s, std::int64_t v) { s.purge = static_cast<Purge>(v); }},
+    {"tcache", 0, 0, kBool, [](Settings& s, std::int64_t v) { s.tcache = v != 0; }},
+};
+
 }  // namespace
 
 std::span<const Option> options() {
   return kOptions;
 }
+std::span<const Option> options_53() {
+  return kOptions53;
+}
 
-const Option* find_option(std::string_view name) {
-  for (const Option& o : options())
+const Option* find_option(std::span<const Option> table, std::string_view name) {
+  for (const Option& o : table)
     if (o.name == name) return &o;
   return nullptr;
 }
@@ -105,7 +136,7 @@ ConfPair next_pair(std::string_view& text) {
 void apply_conf(std::string_view text, Settings& settings) {
   while (!text.empty()) {
     const ConfPair pair = next_pair(text);
-    const Option* const option = find_option(pair.name);
+    const Option* const option = find_option(options(), pair.name);
     if (option == nullptr || !pair.has_value) continue;
     if (const auto value = option_value(*option, pair.value)) option->set(settings, *value);
   }

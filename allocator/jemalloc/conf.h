@@ -23,6 +23,8 @@ struct ConfResult {
   std::string unknown;                // the word that isn't among them
 };
 [[nodiscard]] ConfResult parse_conf(std::string_view text);
+// The same for 5.3's options, as far as its adapter (jemalloc53/) takes them.
+[[nodiscard]] ConfResult parse_conf_53(std::string_view text);
 
 // As the library takes it from the environment: what it doesn't know or can't read is
 // passed over.  Doesn't allocate.

@@ -5,11 +5,11 @@
 namespace faultline::alloc::je {
 namespace {
 
-ConfResult unknown_option(std::string_view name) {
+ConfResult unknown_option(std::span<const Option> table, std::string_view name) {
   ConfResult out;
   out.unknown = name;
   out.problem = "unknown option \"" + out.unknown + "\"";
-  for (const Option& o : options()) out.accepted.emplace_back(o.name);
+  for (const Option& o : table) out.accepted.emplace_back(o.name);
   return out;
 }
 
@@ -27,14 +27,12 @@ ConfResult bad_value(const Option& option, std::string_view value) {
   return out;
 }
 
-}  // namespace
-
-ConfResult parse_conf(std::string_view text) {
+ConfResult parse(std::span<const Option> table, std::string_view text) {
   ConfResult out;
   while (!text.empty()) {
     const ConfPair pair = next_pair(text);
-    const Option* const option = find_option(pair.name);
-    if (option == nullptr) return unknown_option(pair.name);
+    const Option* const option = find_option(table, pair.name);
+    if (option == nullptr) return unknown_option(table, pair.name);
     if (!pair.has_value) {
       out.problem = "\"" + std::string(pair.name) + "\" has no value";
       return out;
@@ -44,6 +42,15 @@ ConfResult parse_conf(std::string_view text) {
     option->set(out.settings, *value);
   }
   return out;
+}
+
+}  // namespace
+
+ConfResult parse_conf(std::string_view text) {
+  return parse(options(), text);
+}
+ConfResult parse_conf_53(std::string_view text) {
+  return parse(options_53(), text);
 }
 
 }  // namespace faultline::alloc::je

@@ -19,8 +19,10 @@ struct Option {
   void (*set)(Settings&, std::int64_t);
 };
 
-[[nodiscard]] std::span<const Option> options();
-[[nodiscard]] const Option* find_option(std::string_view name);
+[[nodiscard]] std::span<const Option> options();     // of 3.3
+[[nodiscard]] std::span<const Option> options_53();  // of 5.3
+[[nodiscard]] const Option* find_option(std::span<const Option> table,
+                                        std::string_view name);
 // The value that the option would get; none: it is no number within the limits, or none of
 // the words.
 [[nodiscard]] std::optional<std::int64_t> option_value(const Option& option,

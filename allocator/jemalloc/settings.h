@@ -33,6 +33,8 @@ struct Settings {
   // Of the decay rule; 0: at once, -1: never.  Dirty runs become muzzy by MADV_FREE and
   // clean by MADV_DONTNEED; without muzzy_decay_ms the former is left out.
   std::int64_t dirty_decay_ms = 10'000, muzzy_decay_ms = 0;
+  // Blocks of that size and above have an arena of their own (5.3; 0: they don't).
+  std::uint64_t oversize_threshold = std::uint64_t{8} << 20;
   unsigned perturb = 0;
 };
 

@@ -17,7 +17,8 @@ std::vector<std::string> ptmalloc_releases() {
 const std::vector<AllocatorDecl>& all_allocators() {
   static const std::vector<AllocatorDecl> table = {
       {"ptmalloc", ptmalloc_releases(), "2.26", {"environment", "tunables"}},
-      {"jemalloc", {"3.3.1"}, "3.3.1", {"conf"}}};
+      {"jemalloc", {"3.3.1"}, "3.3.1", {"conf"}},
+      {"jemalloc-5.3", {"5.3.0"}, "5.3.0", {"conf"}}};
   return table;
 }
 

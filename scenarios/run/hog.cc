@@ -11,8 +11,6 @@
 namespace faultline::scenario {
 namespace {
 
-constexpr std::uint64_t kStep = Hog::kStep;
-
 constexpr Centre kHog{kHogName, false};
 constexpr Duration kPatience = Duration::ms(100);
 

@@ -155,6 +155,7 @@ class Loader {
   void add_spec(std::string name, std::string title, Node settings) {
     overlay_overrides(settings, overrides_);
     Machine machine = read_machine(settings);
+    AllocatorSpec allocator = read_allocator(settings, machine.profile);
     const Node* seed = settings.find("seed");
     out_.variants.push_back(
         {.name = std::move(name),
@@ -162,7 +163,7 @@ class Loader {
          .machine = std::move(machine.name),
          .profile = std::move(machine.profile),
          .kernel = read_kernel(settings),
-         .allocator = read_allocator(settings),
+         .allocator = std::move(allocator),
          .workload = read_workload(settings),
          .seed =
              seed == nullptr ? 1 : static_cast<std::uint64_t>(as_integer(*seed, "seed", 0)),

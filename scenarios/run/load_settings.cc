@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "allocator/jemalloc/conf.h"
+#include "allocator/jemalloc53/library.h"
 #include "allocator/ptmalloc/tunables.h"
 #include "arch_profiles/profile_loader.h"
 #include "kernel_model/presets/presets.h"
@@ -85,10 +86,13 @@ void read_tunables(const Node& table, AllocatorSpec& spec) {
   spec.notes = std::move(read.notes);
 }
 
-alloc::je::Settings read_conf(const Node& node) {
-  alloc::je::ConfResult read = alloc::je::parse_conf(as_text(node, "allocator.conf"));
+alloc::je::Settings read_conf(const Node& node, bool real_53) {
+  const std::string& text = as_text(node, "allocator.conf");
+  alloc::je::ConfResult read =
+      real_53 ? alloc::je::parse_conf_53(text) : alloc::je::parse_conf(text);
   if (read.problem.empty()) return read.settings;
-  std::string hint = "write \"lg_dirty_mult:3,purge:dontneed\"";
+  std::string hint = real_53 ? "write \"dirty_decay_ms:0,purge:dontneed\""
+                             : "write \"lg_dirty_mult:3,purge:dontneed\"";
   if (!read.unknown.empty()) hint = did_you_mean(read.unknown, read.accepted);
   throw InputError({node.place, "allocator.conf", "allocator.conf: " + read.problem,
                     std::move(hint), std::move(read.accepted)});
@@ -231,7 +235,24 @@ void check_kernel(const Node& settings, const kernel::KernelConfig& config,
   }
 }
 
-AllocatorSpec read_allocator(const Node& settings) {
+// The real library: there must be one, and it was built for one page size.
+void check_jemalloc53(const Node& name, const arch::Profile& profile) {
+  const auto refuse = [&](const std::string& why, std::string hint) {
+    throw InputError(
+        {name.place, "allocator.name", "allocator.name: " + why, std::move(hint), {}});
+  };
+  const std::string package(alloc::je53::kPackage);
+  if (!alloc::je53::kAvailable)
+    refuse("this program was built without the library that \"jemalloc-5.3\" is",
+           "install the Debian package " + package + " (./dev setup), and build again");
+  const std::uint64_t page = profile.geometry.page_size();
+  if (page > alloc::je53::kPage)
+    refuse("\"jemalloc-5.3\" is Debian's build for pages of 4 KiB; with pages of " +
+               format_quantity(page, Dimension::kSize) + " it doesn't start",
+           "\"jemalloc\" (3.3) takes every page size");
+}
+
+AllocatorSpec read_allocator(const Node& settings, const arch::Profile& profile) {
   AllocatorSpec spec;
   const Node* node = settings.find("allocator");
   if (node == nullptr) return spec;
@@ -249,7 +270,9 @@ AllocatorSpec read_allocator(const Node& settings) {
     spec.release = decl.releases[as_choice(*release, "allocator.release", decl.releases,
                                            "release of " + spec.name)];
   if (spec.name == "ptmalloc") read_tunables(table, spec);
-  if (const Node* conf = table.find("conf")) spec.jemalloc = read_conf(*conf);
+  const bool real_53 = spec.name == "jemalloc-5.3";
+  if (const Node* conf = table.find("conf")) spec.jemalloc = read_conf(*conf, real_53);
+  if (real_53) check_jemalloc53(*table.find("name"), profile);
   return spec;
 }
 

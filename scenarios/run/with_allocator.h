@@ -4,6 +4,7 @@
 #pragma once
 
 #include "allocator/jemalloc/jemalloc.h"
+#include "allocator/jemalloc53/jemalloc53.h"
 #include "allocator/ptmalloc/ptmalloc.h"
 #include "scenarios/run/scenario.h"
 #include "sim/check.h"
@@ -15,6 +16,11 @@ template <typename P, typename Use>
 void with_allocator(P& platform, const AllocatorSpec& spec, Use use) {
   if (spec.name == "jemalloc") {
     alloc::Jemalloc<P> allocator(platform, spec.jemalloc);
+    use(allocator);
+    return;
+  }
+  if (spec.name == "jemalloc-5.3") {
+    alloc::Jemalloc53<P> allocator(platform, spec.jemalloc);
     use(allocator);
     return;
   }
