@@ -33,8 +33,8 @@ long faultline_je_sysconf(int name);
 
 namespace {
 
-// Off: what writes to user memory (junk, zero), caches that nobody asked for, and background
-// threads.
+// Off: what writes to user memory (junk, zero), caches that nobody asked for, and
+// background threads.
 constexpr char kConf[] =
     "narenas:1,tcache:false,oversize_threshold:0,retain:true,"
     "dirty_decay_ms:-1,muzzy_decay_ms:-1,junk:false,zero:false,background_thread:false,"
@@ -68,8 +68,8 @@ void* pointer(std::uint64_t address) {
 }  // namespace
 
 extern "C" {
-// Called once, before anything depends on options.  cache_oblivious places large blocks with
-// a number that starts from a host address.
+// Called once, before anything depends on options.  cache_oblivious places large blocks
+// with a number that starts from a host address.
 char* faultline_je_getenv(const char* name) {
   static char conf[sizeof kConf];
   faultline_je_cache_oblivious = false;
@@ -91,7 +91,8 @@ int faultline_je_clock_gettime(int, timespec* out) {
   out->tv_nsec = static_cast<long>(now % kSecond);
   return 0;
 }
-// The number of CPUs is all that it asks for beside the page size, and it has no use for it.
+// The number of CPUs is all that it asks for beside the page size, and it has no use for
+// it.
 long faultline_je_sysconf(int name) {
   constexpr int kPageSizeName = 30;  // _SC_PAGESIZE
   return name == kPageSizeName ? static_cast<long>(kPage) : 2;
@@ -125,9 +126,11 @@ bool create_arena(Hooks* hooks, std::uint64_t now, std::int64_t dirty_decay_ms,
   // Once for the beginning of the first epoch, once for the question whether it is over.
   const Clock both{{now, now}, 2};
   clock = both;
-  const bool dirty = control<std::ptrdiff_t>(Name(arena, "dirty_decay_ms").text, dirty_decay_ms);
+  const bool dirty =
+      control<std::ptrdiff_t>(Name(arena, "dirty_decay_ms").text, dirty_decay_ms);
   clock = both;
-  const bool muzzy = control<std::ptrdiff_t>(Name(arena, "muzzy_decay_ms").text, muzzy_decay_ms);
+  const bool muzzy =
+      control<std::ptrdiff_t>(Name(arena, "muzzy_decay_ms").text, muzzy_decay_ms);
   clock = {};
   return dirty && muzzy;
 }
