@@ -5,8 +5,10 @@
 # Sets JEMALLOC53_OBJECT and JEMALLOC53_TSD, or neither.
 find_file(JEMALLOC53_ARCHIVE libjemalloc_pic.a PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE} /usr/lib
   NO_DEFAULT_PATH)
+# GNU's: LLVM's takes the names to be kept for the old ones.
+find_program(GNU_OBJCOPY NAMES ${CMAKE_LIBRARY_ARCHITECTURE}-objcopy objcopy)
 unset(JEMALLOC53_OBJECT)
-if(JEMALLOC53_ARCHIVE AND CMAKE_LINKER AND CMAKE_OBJCOPY AND CMAKE_NM)
+if(JEMALLOC53_ARCHIVE AND CMAKE_LINKER AND GNU_OBJCOPY AND CMAKE_NM)
   execute_process(COMMAND sh -c "strings -a '${JEMALLOC53_ARCHIVE}' | grep -m 1 -c '^5\\.3\\.'"
     OUTPUT_VARIABLE right_version OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   execute_process(COMMAND sh -c "'${CMAKE_NM}' -S '${JEMALLOC53_ARCHIVE}' 2>/dev/null | awk '$4 == \"je_tsd_tls\" {print $2}'"
@@ -22,7 +24,7 @@ if(JEMALLOC53_ARCHIVE AND CMAKE_LINKER AND CMAKE_OBJCOPY AND CMAKE_NM)
     # first call, not with the program.
     add_custom_command(OUTPUT ${JEMALLOC53_OBJECT}
       COMMAND ${CMAKE_LINKER} -r --whole-archive ${JEMALLOC53_ARCHIVE} -o ${JEMALLOC53_OBJECT}.whole.o
-      COMMAND ${CMAKE_OBJCOPY} --redefine-sym je_tsd_tls=faultline_je_tsd
+      COMMAND ${GNU_OBJCOPY} --redefine-sym je_tsd_tls=faultline_je_tsd
         --redefine-sym je_opt_cache_oblivious=faultline_je_cache_oblivious
         --keep-global-symbol=faultline_je_cache_oblivious
         --redefine-sym secure_getenv=faultline_je_getenv --redefine-sym readlink=faultline_je_readlink
