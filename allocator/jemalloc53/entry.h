@@ -35,8 +35,8 @@ Jemalloc53<P>::Jemalloc53(P& p, const je::Settings& settings)
   p.set_thread_hooks(hooks);
 }
 
-// With a call that never ended (its fiber was dropped) the library's locks may be held: then
-// its arenas are left as they are.
+// With a call that never ended (its fiber was dropped) the library's locks may be held:
+// then its arenas are left as they are.
 template <Platform P>
 Jemalloc53<P>::~Jemalloc53() {
   dying_ = true;
@@ -55,10 +55,9 @@ Jemalloc53<P>::~Jemalloc53() {
 template <Platform P>
 typename Jemalloc53<P>::Arena* Jemalloc53<P>::new_arena(P& p, bool oversize) {
   const auto at_once = [&](std::int64_t ms) { return oversize && ms > 0 ? 0 : ms; };
-  std::unique_ptr<Arena> arena(new Arena{hooks(), this, 0, 0, p.monotonic_ns(),
-                                         at_once(settings_.dirty_decay_ms),
-                                         at_once(settings_.muzzy_decay_ms), false,
-                                         typename P::Lock("pac->grow_mtx")});
+  std::unique_ptr<Arena> arena(new Arena{
+      hooks(), this, 0, 0, p.monotonic_ns(), at_once(settings_.dirty_decay_ms),
+      at_once(settings_.muzzy_decay_ms), false, typename P::Lock("pac->grow_mtx")});
   const bool made = inside(p, [&] {
     return je53::create_arena(&arena->hooks, arena->born, arena->dirty_decay_ms,
                               arena->muzzy_decay_ms, arena->number);
@@ -123,7 +122,8 @@ void Jemalloc53<P>::thread_exit(P& p) {
   words.word[kArena] = 0;
 }
 
-// arena_decay_tick()
+// arena_decay_tick().  Also with decay times of 0: who frees while another thread purges
+// leaves its pages for later.
 template <Platform P>
 void Jemalloc53<P>::tick(P& p, Arena& arena) {
   constexpr std::uint64_t kTicksPerUpdate = 1000;
@@ -136,7 +136,7 @@ void Jemalloc53<P>::tick(P& p, Arena& arena) {
 template <Platform P>
 void Jemalloc53<P>::decay(P& p, Arena& arena) {
   constexpr std::int64_t kNsPerMs = 1'000'000, kSteps = 200;
-  if (arena.dirty_decay_ms <= 0 && arena.muzzy_decay_ms <= 0) return;
+  if (arena.dirty_decay_ms < 0 && arena.muzzy_decay_ms < 0) return;
   p.cycles(je53::costs::kDecay);
   const std::uint64_t now = p.monotonic_ns();
   je53::Clock clock;
@@ -238,7 +238,7 @@ void Jemalloc53<P>::free(P& p, Addr mem) {
   const int cache = cache_of(p);
   const std::uint64_t size = je53::usable_size(inward(mem));
   const bool cached = cache != je53::kNoTcache && size <= je53::kTcacheMax;
-  p.cycles(cached                   ? je53::costs::kCached
+  p.cycles(cached                    ? je53::costs::kCached
            : size >= 4 * je53::kPage ? je53::costs::kLarge
                                      : je53::costs::kSmall);
   inside(p, [&] {

@@ -24,7 +24,8 @@ bool Jemalloc53<P>::fits(Addr a, std::uint64_t size) {
     shifted_ = true;
   }
   const std::uint64_t start = inward(a);
-  return start >= window_ && size <= je53::kWindow && start - window_ <= je53::kWindow - size;
+  return start >= window_ && size <= je53::kWindow &&
+         start - window_ <= je53::kWindow - size;
 }
 
 // pages_map(): a mapping of that alignment, if need be the middle of a larger one.
@@ -32,9 +33,8 @@ template <Platform P>
 Addr Jemalloc53<P>::map(P& p, Addr at, std::uint64_t size, std::uint64_t alignment) {
   p.cycles(je53::costs::kMap);
   const auto os_map = [&](Addr hint, std::uint64_t bytes) -> Addr {
-    const SysValue got =
-        p.mmap(hint, bytes, sys::kProtRead | sys::kProtWrite,
-               sys::kMapPrivate | sys::kMapAnonymous | sys::kMapNoreserve);
+    const SysValue got = p.mmap(hint, bytes, sys::kProtRead | sys::kProtWrite,
+                                sys::kMapPrivate | sys::kMapAnonymous | sys::kMapNoreserve);
     return got.ok() ? got.value : 0;
   };
   Addr got = os_map(at, size);

@@ -85,7 +85,11 @@ class Jemalloc53 {
     bool in_kernel = false;  // some thread maps or commits; grow_mtx is held
     typename P::Lock grow;
   };
-  enum ThreadWord : unsigned { kCache, kArena, kTicks };  // the first two plus one; 0: none yet
+  enum ThreadWord : unsigned {
+    kCache,
+    kArena,
+    kTicks
+  };  // the first two plus one; 0: none yet
 
   static constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t to) {
     return (n + to - 1) & ~(to - 1);
@@ -139,8 +143,8 @@ class Jemalloc53 {
       arena.in_kernel = true;
       p.lock(arena.grow);
       const auto answer = call(self, p);
+      p.unlock(arena.grow);  // may take time, too
       arena.in_kernel = false;
-      p.unlock(arena.grow);
       return answer;
     });
   }
@@ -152,7 +156,8 @@ class Jemalloc53 {
     return reinterpret_cast<std::uint64_t>(at);
   }
   static je53::Hooks hooks();
-  static bool give_back(Arena& arena, std::uint64_t start, std::uint64_t length, int advice);
+  static bool give_back(Arena& arena, std::uint64_t start, std::uint64_t length,
+                        int advice);
   bool vrange_all(P& p, std::uint64_t start, std::uint64_t length, int mode);
   static bool set_volatile(Arena& arena, std::uint64_t start, std::uint64_t length);
   static bool set_nonvolatile(Arena& arena, std::uint64_t start, std::uint64_t length);

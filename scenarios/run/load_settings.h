@@ -37,7 +37,8 @@ struct Machine {
 // Refuses what this machine can't have: hugetlb pages of another size, nodes it lacks.
 void check_kernel(const Node& settings, const kernel::KernelConfig& config,
                   const arch::Profile& profile);
-[[nodiscard]] AllocatorSpec read_allocator(const Node& settings, const arch::Profile& profile);
+[[nodiscard]] AllocatorSpec read_allocator(const Node& settings,
+                                           const arch::Profile& profile);
 [[nodiscard]] workloads::Params read_workload(const Node& settings);
 
 // --- load_surroundings.cc

@@ -139,8 +139,9 @@ VariantResult run_natively(const RunSpec& spec) {
   out.name = spec.name;
   out.title = spec.title;
   if (spec.allocator.name == "jemalloc-5.3") {
-    out.failure = "jemalloc-5.3 stands on the modelled kernel only; on this one it is "
-                  "LD_PRELOAD=libjemalloc.so.2 with any program";
+    out.failure =
+        "jemalloc-5.3 stands on the modelled kernel only; on this one it is "
+        "LD_PRELOAD=libjemalloc.so.2 with any program";
     return out;
   }
   out.notes = spec.allocator.notes;

@@ -200,7 +200,8 @@ TEST_F(Jemalloc53Test, NoMemoryIsNull) {
   EXPECT_EQ(b.heap.memalign(b.p, 48, 100), 0u);
 }
 
-// A program of several threads: blocks are aligned, don't overlap and keep what was written.
+// A program of several threads: blocks are aligned, don't overlap and keep what was
+// written.
 class Play {
  public:
   Play(const char* options, std::uint64_t seed, unsigned threads)
