@@ -122,7 +122,8 @@ void Jemalloc53<P>::thread_exit(P& p) {
   words.word[kArena] = 0;
 }
 
-// arena_decay_tick()
+// arena_decay_tick().  Also with decay times of 0: who frees while another thread purges
+// leaves its pages for later.
 template <Platform P>
 void Jemalloc53<P>::tick(P& p, Arena& arena) {
   constexpr std::uint64_t kTicksPerUpdate = 1000;
@@ -135,7 +136,7 @@ void Jemalloc53<P>::tick(P& p, Arena& arena) {
 template <Platform P>
 void Jemalloc53<P>::decay(P& p, Arena& arena) {
   constexpr std::int64_t kNsPerMs = 1'000'000, kSteps = 200;
-  if (arena.dirty_decay_ms <= 0 && arena.muzzy_decay_ms <= 0) return;
+  if (arena.dirty_decay_ms < 0 && arena.muzzy_decay_ms < 0) return;
   p.cycles(je53::costs::kDecay);
   const std::uint64_t now = p.monotonic_ns();
   je53::Clock clock;

@@ -143,8 +143,8 @@ class Jemalloc53 {
       arena.in_kernel = true;
       p.lock(arena.grow);
       const auto answer = call(self, p);
+      p.unlock(arena.grow);  // may take time, too
       arena.in_kernel = false;
-      p.unlock(arena.grow);
       return answer;
     });
   }

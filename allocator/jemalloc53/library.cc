@@ -13,23 +13,23 @@ namespace faultline::alloc::je53 {
 #ifdef FAULTLINE_JEMALLOC53
 
 // The library's functions under their names here (link.cmake), and its data of a thread.
-extern "C" {
-void* faultline_je_mallocx(std::size_t size, int flags);
-void faultline_je_dallocx(void* at, int flags);
-std::size_t faultline_je_xallocx(void* at, std::size_t size, std::size_t extra, int flags);
-std::size_t faultline_je_sallocx(const void* at, int flags);
-std::size_t faultline_je_nallocx(std::size_t size, int flags);
-int faultline_je_mallctl(const char* name, void* old, std::size_t* old_size, void* value,
-                         std::size_t size);
-extern thread_local std::byte faultline_je_tsd[FAULTLINE_JEMALLOC53_TSD];
-extern bool faultline_je_cache_oblivious;  // opt.cache_oblivious, which MALLOC_CONF hasn't
+extern "C" void* faultline_je_mallocx(std::size_t size, int flags);
+extern "C" void faultline_je_dallocx(void* at, int flags);
+extern "C" std::size_t faultline_je_xallocx(void* at, std::size_t size, std::size_t extra,
+                                            int flags);
+extern "C" std::size_t faultline_je_sallocx(const void* at, int flags);
+extern "C" std::size_t faultline_je_nallocx(std::size_t size, int flags);
+extern "C" int faultline_je_mallctl(const char* name, void* old, std::size_t* old_size,
+                                    void* value, std::size_t size);
+extern "C" thread_local std::byte faultline_je_tsd[FAULTLINE_JEMALLOC53_TSD];
+extern "C" bool
+    faultline_je_cache_oblivious;  // opt.cache_oblivious, which MALLOC_CONF hasn't
 
 // What the library calls instead of the C library's.
-char* faultline_je_getenv(const char* name);
-long faultline_je_readlink(const char* path, char* buffer, std::size_t size);
-int faultline_je_clock_gettime(int id, timespec* out);
-long faultline_je_sysconf(int name);
-}
+extern "C" char* faultline_je_getenv(const char* name);
+extern "C" long faultline_je_readlink(const char* path, char* buffer, std::size_t size);
+extern "C" int faultline_je_clock_gettime(int id, timespec* out);
+extern "C" long faultline_je_sysconf(int name);
 
 namespace {
 
@@ -42,6 +42,34 @@ constexpr char kConf[] =
     "prof:false";
 
 thread_local Clock clock;
+
+// The ticker that makes the library look at decay after some calls: {left, average}, where
+// the next `left` is drawn with a number that starts from a host address.  It is kept from
+// running out; whoever uses the library counts and calls decay() itself.
+struct Ticker {
+  std::int32_t left, average;
+};
+constexpr std::int32_t kTicks = 1000;  // ARENA_DECAY_NTICKS_PER_UPDATE
+thread_local Ticker* ticker = nullptr;
+
+// A new thread's has its average, less the few calls so far.
+Ticker* find_ticker() {
+  constexpr std::int32_t kFew = 10;
+  Ticker* found = nullptr;
+  for (std::size_t at = 0; at + sizeof(Ticker) <= FAULTLINE_JEMALLOC53_TSD;
+       at += sizeof(std::int32_t)) {
+    auto* const here = reinterpret_cast<Ticker*>(faultline_je_tsd + at);
+    if (here->average != kTicks || here->left > kTicks || here->left < kTicks - kFew)
+      continue;
+    if (found != nullptr) std::abort();  // another library than the one that this is for
+    found = here;
+  }
+  if (found == nullptr) std::abort();
+  return found;
+}
+void keep_ticking() {
+  ticker->left = INT32_MAX;
+}
 
 constexpr std::uint64_t kWindows = 256, kFirstWindow = std::uint64_t{1} << 44;
 std::mutex windows_lock;
@@ -102,6 +130,8 @@ long faultline_je_sysconf(int name) {
 IdleThread::IdleThread() {
   const int how = flags(0, kNoTcache, 0);
   faultline_je_dallocx(faultline_je_mallocx(1, how), how);
+  if (ticker == nullptr) ticker = find_ticker();
+  keep_ticking();
 }
 
 Context::Context() : bytes_(new std::byte[FAULTLINE_JEMALLOC53_TSD]), clock_(clock) {
@@ -147,6 +177,7 @@ bool create_tcache(unsigned& tcache) {
   return faultline_je_mallctl("tcache.create", &tcache, &size, nullptr, 0) == 0;
 }
 void destroy_tcache(unsigned tcache) {
+  keep_ticking();
   control("tcache.destroy", tcache);
 }
 
@@ -157,12 +188,15 @@ int flags(unsigned arena, int tcache, unsigned lg_alignment) {
          static_cast<int>((arena + 1) << kArenaShift);
 }
 std::uint64_t allocate(std::uint64_t bytes, int how) {
+  keep_ticking();
   return reinterpret_cast<std::uint64_t>(faultline_je_mallocx(bytes, how));
 }
 void release(std::uint64_t address, int how) {
+  keep_ticking();
   faultline_je_dallocx(pointer(address), how);
 }
 std::uint64_t resize(std::uint64_t address, std::uint64_t bytes, int how) {
+  keep_ticking();
   return faultline_je_xallocx(pointer(address), bytes, 0, how);
 }
 std::uint64_t usable_size(std::uint64_t address) {

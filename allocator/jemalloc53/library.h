@@ -6,7 +6,8 @@
 // It keeps its data about memory in memory of the host, and manages addresses that mean
 // nothing to it: they are the modelled kernel's, moved into a window.  It never reads or
 // writes there.  What it would ask of the host is answered here instead, so that no result
-// depends on it: its clock (Clock), MALLOC_CONF and /etc/malloc.conf (fixed options).
+// depends on it: its clock (Clock), MALLOC_CONF and /etc/malloc.conf (fixed options).  It
+// never looks at decay by itself unless the time is 0: decay() does.
 //
 // Whoever uses it calls from one host thread, and may leave a call in the middle of a hook
 // (its fiber waits, another one runs) if it swaps Context around that.

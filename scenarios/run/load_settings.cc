@@ -241,15 +241,15 @@ void check_jemalloc53(const Node& name, const arch::Profile& profile) {
     throw InputError(
         {name.place, "allocator.name", "allocator.name: " + why, std::move(hint), {}});
   };
-  const std::string package(alloc::je53::kPackage);
-  if (!alloc::je53::kAvailable)
-    refuse("this program was built without the library that \"jemalloc-5.3\" is",
-           "install the Debian package " + package + " (./dev setup), and build again");
   const std::uint64_t page = profile.geometry.page_size();
   if (page > alloc::je53::kPage)
     refuse("\"jemalloc-5.3\" is Debian's build for pages of 4 KiB; with pages of " +
                format_quantity(page, Dimension::kSize) + " it doesn't start",
            "\"jemalloc\" (3.3) takes every page size");
+  const std::string package(alloc::je53::kPackage);
+  if (!alloc::je53::kAvailable)
+    refuse("this program was built without the library that \"jemalloc-5.3\" is",
+           "install the Debian package " + package + " (./dev setup), and build again");
 }
 
 AllocatorSpec read_allocator(const Node& settings, const arch::Profile& profile) {

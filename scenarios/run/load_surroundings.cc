@@ -82,7 +82,7 @@ void check_give_back(const Node& settings, const AllocatorSpec& spec,
   if (node == nullptr) return;
   const Node* const conf = node->find("conf");
   const Node* const release = node->find("release");
-  if (spec.name == "jemalloc" && conf != nullptr) {
+  if (spec.name.starts_with("jemalloc") && conf != nullptr) {
     constexpr std::string_view kPolicies[] = {"dontneed", "free", "vrange", "none"};
     const auto policy = static_cast<std::size_t>(spec.jemalloc.purge);
     check_purge_policy(conf->place, "allocator.conf", kPolicies[policy], config);
