@@ -12,6 +12,8 @@
 //   none      all is refused: the pages stay as they are
 #pragma once
 
+#include <bit>
+
 #include "allocator/jemalloc53/jemalloc53_class.h"
 
 namespace faultline::alloc {
@@ -116,7 +118,7 @@ je53::Hooks Jemalloc53<P>::hooks() {
     *zero = true;
     *commit = true;
     arena.owner->mark_clean(arena.owner->inward(got), size);
-    return reinterpret_cast<void*>(arena.owner->inward(got));
+    return std::bit_cast<void*>(arena.owner->inward(got));
   };
   h.dalloc = [](Hooks* hooks, void*, std::size_t, bool, unsigned) {
     return !of(hooks).owner->dying_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/jemalloc53/library.h"
 
+#include <bit>
 #include <bitset>
 #include <cstdio>
 #include <cstdlib>
@@ -90,7 +91,7 @@ struct Name {
 };
 
 void* pointer(std::uint64_t address) {
-  return reinterpret_cast<void*>(address);
+  return std::bit_cast<void*>(address);
 }
 
 }  // namespace
