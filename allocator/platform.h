@@ -87,6 +87,23 @@ struct ThreadHooks {
   void* arg = nullptr;
 };
 
+// What glibc asks of an allocator for a thread: pthread_create allocates the new thread's
+// table of TLS blocks, 1 module + 14 spare + 2 of 16 bytes.
+template <typename P, typename Allocator>
+[[nodiscard]] ThreadHooks<P> thread_hooks_of(Allocator& allocator) {
+  constexpr std::uint64_t kDtvEntries = 17, kDtvEntryBytes = 16;
+  return {.create =
+              [](P& creator, void* self) {
+                return static_cast<Allocator*>(self)->calloc(creator, kDtvEntries,
+                                                             kDtvEntryBytes);
+              },
+          .exit = [](P& thread,
+                     void* self) { static_cast<Allocator*>(self)->thread_exit(thread); },
+          .release = [](P& joiner, Addr block,
+                        void* self) { static_cast<Allocator*>(self)->free(joiner, block); },
+          .arg = &allocator};
+}
+
 // What a program does about SIGBUS: makes good what was lost at that address and says true
 // (the access is tried again), or says false (the program ends).  It runs in the thread
 // whose access it was.

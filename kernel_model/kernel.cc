@@ -90,7 +90,7 @@ Process::~Process() = default;
 
 std::unique_ptr<Mm> Process::exec_mmap(std::unique_ptr<Mm> mm) {
   std::swap(mm_, mm);
-  ++access_generation;
+  access_caches.forget();
   if (Tlbs* const tlbs = kernel_.tlbs()) tlbs->flush_all(*this);
   return mm;
 }

@@ -38,11 +38,12 @@ class AccessCache {
   ~AccessCache() = default;
 };
 
-// Rises whenever a mapping that allowed an access stops allowing it (unmap, protect,
-// discard), or an access that was free in the TLB may be so no longer.
-class AccessGeneration {
+// Those of one process.  They forget whenever a mapping that allowed an access stops
+// allowing it (unmap, protect, discard), or an access that was free in the TLB may be so no
+// longer.
+class AccessCaches {
  public:
-  void operator++() {
+  void forget() {
     for (AccessCache* const cache : caches_) cache->forget();
   }
   void add(AccessCache& cache) { caches_.push_back(&cache); }
@@ -71,11 +72,11 @@ class Process {
   // are about to go and no access of a later time can have reached them yet.
   std::function<void(Range)> on_discard;
   std::function<void(VirtAddr from, VirtAddr to, std::uint64_t bytes)> on_move;
-  AccessGeneration access_generation;
+  AccessCaches access_caches;
 
   // Contents of `range` are gone.
   void discarded(Range range) {
-    ++access_generation;
+    access_caches.forget();
     if (on_discard) on_discard(range);
   }
 

@@ -80,7 +80,7 @@ void RwSem::down_read_contended(Task& task) {
   const Contention record(*this, task, LockMode::kRead);
   const Scope scope(task, before_5_3() ? kReadFailed : kReadSlowpath);
   if (before_5_3())
-    read_slowpath_4_15(task);
+    wait_for_grant(task, LockMode::kRead);
   else
     read_slowpath_5_3(task);
 }
@@ -89,7 +89,7 @@ void RwSem::down_write_contended(Task& task) {
   const Contention record(*this, task, LockMode::kWrite);
   const Scope scope(task, before_5_3() ? kWriteFailed : kWriteSlowpath);
   if (rules_ == RwSemRules::k3_7)
-    write_slowpath_3_7(task);
+    wait_for_grant(task, LockMode::kWrite);
   else if (rules_ == RwSemRules::k4_15)
     write_slowpath_4_15(task);
   else

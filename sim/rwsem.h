@@ -171,8 +171,7 @@ class RwSem final : private CpuWatcher {
   void remove(const Waiter& waiter);
 
   // rwsem_4_15.cc
-  void read_slowpath_4_15(Task& task);
-  void write_slowpath_3_7(Task& task);
+  void wait_for_grant(Task& task, LockMode mode);
   void write_slowpath_4_15(Task& task);
   [[nodiscard]] bool spin_4_15(Task& task);
   [[nodiscard]] bool can_spin_4_15(const Task& task) const;

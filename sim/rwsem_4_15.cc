@@ -6,9 +6,11 @@
 
 namespace faultline {
 
-// Stands for: __rwsem_down_read_failed_common().
-void RwSem::read_slowpath_4_15(Task& task) {
-  Waiter me{.task = &task, .mode = LockMode::kRead, .since = task.now()};
+// Queues until a release gives the task the lock.
+// Stands for: __rwsem_down_read_failed_common() (v4.15); rwsem_down_failed_common() (v3.7),
+// for writers, too.
+void RwSem::wait_for_grant(Task& task, LockMode mode) {
+  Waiter me{.task = &task, .mode = mode, .since = task.now()};
   waiters_.push_back(&me);
   if (!is_locked()) mark_wake(task, Wake::kAny);
   for (;;) {
@@ -34,19 +36,6 @@ void RwSem::write_slowpath_4_15(Task& task) {
   }
   remove(me);
   own(task);
-}
-
-// Stands for: rwsem_down_failed_common() (v3.7).
-void RwSem::write_slowpath_3_7(Task& task) {
-  Waiter me{.task = &task, .mode = LockMode::kWrite, .since = task.now()};
-  waiters_.push_back(&me);
-  if (!is_locked()) mark_wake(task, Wake::kAny);
-  for (;;) {
-    task.sync();
-    me.woken = false;
-    if (me.granted) return;
-    sleep(task, me);
-  }
 }
 
 // Stands for: rwsem_can_spin_on_owner().  The owner field says "readers" from the first

@@ -17,8 +17,7 @@ SpinningMutex::~SpinningMutex() {
 
 void SpinningMutex::wait(Task& task) {
   FAULTLINE_CHECK_NE(owner_, &task);
-  const Time start = task.now();
-  const CentreTree::Node* const holder = owner_->where();
+  const Wait waiting(*this, task);
   const Scope scope(task, kSlowpath);
   Waiter me{&task};
   while (owner_ != &task) {
@@ -38,20 +37,16 @@ void SpinningMutex::wait(Task& task) {
     }
   }
   task.set_waiting_for({});
-  const Duration waited = task.now() - start;
-  stats_->write.waited(waited);
-  stats_->blame(task.where(), LockMode::kWrite, holder, LockMode::kWrite, waited);
+  waiting.count(*this, task);
 }
 
 void SpinningMutex::release(Task& task) {
-  FAULTLINE_CHECK_EQ(owner_, &task);
   if (!spinners_.empty()) {
-    Task& next = *spinners_.pop().task;
-    own(next, task.now() + costs_.handover);
+    hand_over(task, spinners_);
     watch_owner();
-    engine_->wake(next, held_since_);
     return;
   }
+  FAULTLINE_CHECK_EQ(owner_, &task);
   owner_ = nullptr;
   watch_owner();
   if (!sleepers_.empty()) engine_->wake(*sleepers_.pop().task, task.now());

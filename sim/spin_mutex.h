@@ -12,74 +12,36 @@
 // handoff to a sleeper that waited long (4.10).
 #pragma once
 
-#include "sim/engine.h"
-#include "sim/lock_costs.h"
-#include "sim/lock_stats.h"
-#include "sim/wait_queue.h"
+#include "sim/owned_lock.h"
 
 namespace faultline {
 
 enum class MutexSpin : bool { kNo, kYes };
 
-class SpinningMutex final : private CpuWatcher {
+class SpinningMutex final : public OwnedLock, private CpuWatcher {
  public:
-  // Engine and stats must outlive the lock.
   SpinningMutex(Engine& engine, LockStats& stats, const LockCosts& costs, MutexSpin spin)
-      : engine_(&engine), stats_(&stats), costs_(costs), spin_(spin) {}
+      : OwnedLock(engine, stats, costs), spin_(spin) {}
   ~SpinningMutex();
-  SpinningMutex(const SpinningMutex&) = delete;
-  SpinningMutex& operator=(const SpinningMutex&) = delete;
 
   void lock(Task& task) {
-    task.sync();
-    task.takes(*stats_, this);
-    if (owner_ != nullptr) [[unlikely]]
-      wait(task);
-    else
-      own(task, task.now());
-    ++stats_->write.acquired;
-    task.charge(costs_.atomic);
+    take(task, [this](Task& t) { wait(t); });
   }
-  bool try_lock(Task& task) {
-    task.sync();
-    const bool free = owner_ == nullptr;
-    if (free) {
-      own(task, task.now());
-      ++stats_->write.acquired;
-      task.tried(*stats_, this);
-    }
-    task.charge(costs_.atomic);
-    return free;
-  }
+  bool try_lock(Task& task) { return try_take(task); }
   void unlock(Task& task) {
-    task.charge(costs_.atomic);
-    task.sync();
-    task.releases(this);
-    stats_->write.held(task.now() - held_since_);
-    if (owner_ != &task || watched_ != nullptr || !sleepers_.empty()) [[unlikely]]
-      release(task);
-    else
-      owner_ = nullptr;
+    give(
+        task, [this] { return watched_ != nullptr || !sleepers_.empty(); },
+        [this](Task& t) { release(t); });
   }
-  [[nodiscard]] Task* owner() const { return owner_; }
 
  private:
-  void own(Task& task, Time since) {
-    owner_ = &task;
-    held_since_ = since;
-  }
   void wait(Task& task);
   void release(Task& task);
   void watch_owner();
   void on_cpu_change(Task& task, bool on_cpu) override;
 
-  Engine* engine_;
-  LockStats* stats_;
-  LockCosts costs_;
   MutexSpin spin_;
-  Task* owner_ = nullptr;
   Task* watched_ = nullptr;  // the owner, from the first one on who spins
-  Time held_since_;
   WaitQueue spinners_, sleepers_;
 };
 

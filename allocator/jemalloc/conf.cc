@@ -99,6 +99,10 @@ constexpr Option kOptions53[] = {
 
 }  // namespace
 
+std::string_view purge_name(Purge purge) {
+  return kPurge[static_cast<std::size_t>(purge)];
+}
+
 std::span<const Option> options() {
   return kOptions;
 }

@@ -26,6 +26,9 @@ struct ConfResult {
 // The same for 5.3's options, as far as its adapter (jemalloc53/) takes them.
 [[nodiscard]] ConfResult parse_conf_53(std::string_view text);
 
+// As `purge` is written.
+[[nodiscard]] std::string_view purge_name(Purge purge);
+
 // As the library takes it from the environment: what it doesn't know or can't read is
 // passed over.  Doesn't allocate.
 void apply_conf(std::string_view text, Settings& settings);

@@ -26,21 +26,7 @@ Jemalloc<P>::Jemalloc(P& p, const je::Settings& settings)
   cache_bins_ =
       classes_.count() + static_cast<unsigned>(cached_max_ >> geometry_.page_shift);
   roots_ = p.static_storage(je::kWord * static_cast<unsigned>(Root::kCount));
-  // pthread_create asks for the new thread's table of TLS blocks: 1 module + 14 spare + 2,
-  // 16 bytes each.
-  constexpr std::uint64_t kDtvEntries = 17;
-  ThreadHooks<P> hooks;
-  hooks.create = [](P& creator, void* self) {
-    return static_cast<Jemalloc*>(self)->calloc(creator, kDtvEntries, 16);
-  };
-  hooks.exit = [](P& thread, void* self) {
-    static_cast<Jemalloc*>(self)->thread_exit(thread);
-  };
-  hooks.release = [](P& joiner, Addr block, void* self) {
-    static_cast<Jemalloc*>(self)->free(joiner, block);
-  };
-  hooks.arg = this;
-  p.set_thread_hooks(hooks);
+  p.set_thread_hooks(thread_hooks_of<P>(*this));
 }
 
 // malloc_init_hard(): the first thread has the first arena.

@@ -18,21 +18,7 @@ Jemalloc53<P>::Jemalloc53(P& p, const je::Settings& settings)
                                          : 1),
       window_(je53::take_window()),
       written_(je53::kWindow / je53::kPage) {
-  // pthread_create asks for the new thread's table of TLS blocks: 1 module + 14 spare + 2,
-  // 16 bytes each.
-  constexpr std::uint64_t kDtvEntries = 17;
-  ThreadHooks<P> hooks;
-  hooks.create = [](P& creator, void* self) {
-    return static_cast<Jemalloc53*>(self)->calloc(creator, kDtvEntries, 16);
-  };
-  hooks.exit = [](P& thread, void* self) {
-    static_cast<Jemalloc53*>(self)->thread_exit(thread);
-  };
-  hooks.release = [](P& joiner, Addr block, void* self) {
-    static_cast<Jemalloc53*>(self)->free(joiner, block);
-  };
-  hooks.arg = this;
-  p.set_thread_hooks(hooks);
+  p.set_thread_hooks(thread_hooks_of<P>(*this));
 }
 
 // With a call that never ended (its fiber was dropped) the library's locks may be held:

@@ -99,7 +99,7 @@ ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options
     ps_per_instruction_ = static_cast<std::uint64_t>(given) << 16;
   else if (profile.cpu_hz != 0)
     ps_per_instruction_ = (kPsPerSecond << 16) / profile.cpu_hz;
-  process.access_generation.add(pieces_);
+  process.access_caches.add(pieces_);
   process.on_discard = [this](kernel::Range r) {
     if (!echoes_.empty()) echoes_.before_discard(r.start.v, r.end.v);
     window_.discard(r.start.v, r.end.v);
@@ -115,7 +115,7 @@ ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options
 }
 
 ModelProcess::~ModelProcess() {
-  process_.access_generation.remove(pieces_);
+  process_.access_caches.remove(pieces_);
   process_.on_discard = nullptr;
   process_.on_move = nullptr;
 }
@@ -128,7 +128,7 @@ Model::Model(ModelProcess& process, Task& task)
   if (process.process_.kernel().tlbs() == nullptr) return;
   own_pieces_ = std::make_unique<PieceCache>();
   entries_ = own_pieces_->entries();
-  process.process_.access_generation.add(*own_pieces_);
+  process.process_.access_caches.add(*own_pieces_);
   on_move_ = std::make_unique<ForgetsOnMove>(*own_pieces_, task.cpu());
   task.engine().watch(task, *on_move_);
 }
@@ -137,7 +137,7 @@ Model::~Model() {
   flush();
   if (!own_pieces_) return;
   task_.engine().unwatch(task_, *on_move_);
-  process_.process_.access_generation.remove(*own_pieces_);
+  process_.process_.access_caches.remove(*own_pieces_);
 }
 
 SysValue Model::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {

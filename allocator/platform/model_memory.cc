@@ -188,7 +188,7 @@ void Model::copy_large(Addr to, Addr from, std::uint64_t n) {
     if (first < last) {
       real(done, first - to);
       if (process_.echoes_.copy(first, last, from + (first - to)))
-        ++process_.process_.access_generation;
+        process_.process_.access_caches.forget();
       real(last - to, done + part);
     } else {
       real(done, done + part);

@@ -6,10 +6,8 @@
 // libc is ready.
 #include "allocator/preload/heap.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>

@@ -21,21 +21,7 @@ Ptmalloc<P>::Ptmalloc(P& p, const ReleaseProfile& release, const Settings& setti
       huge_(huge_pages(p.facts(), release, settings)) {
   shared_ = p.static_storage(kWord * static_cast<unsigned>(Shared::kCount));
   main_ = p.static_storage(layout_.bytes);
-  // pthread_create allocates the new thread's table of TLS blocks: 1 module + 14 spare + 2,
-  // 16 bytes each.
-  constexpr std::uint64_t kDtvEntries = 17;
-  ThreadHooks<P> hooks;
-  hooks.create = [](P& creator, void* self) {
-    return static_cast<Ptmalloc*>(self)->calloc(creator, kDtvEntries, 16);
-  };
-  hooks.exit = [](P& thread, void* self) {
-    static_cast<Ptmalloc*>(self)->thread_exit(thread);
-  };
-  hooks.release = [](P& joiner, Addr dtv, void* self) {
-    static_cast<Ptmalloc*>(self)->free(joiner, dtv);
-  };
-  hooks.arg = this;
-  p.set_thread_hooks(hooks);
+  p.set_thread_hooks(thread_hooks_of<P>(*this));
   if (release_.init_at_start) init(p);
 }
 
@@ -73,12 +59,8 @@ inline Addr Ptmalloc<P>::malloc(P& p, std::uint64_t bytes) {
   const Addr cached = p.thread_words().word[kTcache];
   if (cached == 0 || bytes > release_.max_request) [[unlikely]]
     return malloc_first(p, bytes);
-  const unsigned index = tcache_index(chunk_size_for(bytes));
-  const Tcache<P> tc(p, cached, tcache_shape_);
-  if (index < tcache_limit_ && tc.count(index) > 0) [[likely]] {
-    p.cycles(release_.costs.malloc_hit);
-    return tc.get(index, release_.tcache_key);
-  }
+  if (const Addr mem = take_cached(p, cached, bytes)) [[likely]]
+    return mem;
   return malloc_uncached(p, bytes);
 }
 
@@ -87,7 +69,7 @@ template <Platform P>
 Addr Ptmalloc<P>::malloc_first(P& p, std::uint64_t bytes) {
   if (!initialised_.load(std::memory_order_acquire)) init(p);
   if (bytes > release_.max_request) return 0;
-  thread_cache(p);  // and what it was given is in it: nothing
+  thread_cache(p);  // a new one: there is nothing in it yet
   return malloc_uncached(p, bytes);
 }
 
@@ -169,11 +151,7 @@ Addr Ptmalloc<P>::calloc(P& p, std::uint64_t count, std::uint64_t each) {
   p.cycles(release_.costs.calloc_extra);
   const Chunks<P> m(p);
   if (const Addr cached = thread_cache(p); cached != 0 && release_.calloc_from_tcache) {
-    const unsigned index = tcache_index(chunk_size_for(bytes));
-    const Tcache<P> tc(p, cached, tcache_shape_);
-    if (index < tcache_limit_ && tc.count(index) > 0) {
-      p.cycles(release_.costs.malloc_hit);
-      const Addr mem = tc.get(index, release_.tcache_key);
+    if (const Addr mem = take_cached(p, cached, bytes)) {
       p.set(mem, 0, m.size(to_chunk(mem)) - kWord);
       return mem;
     }

@@ -121,6 +121,7 @@ class Ptmalloc {
   FAULTLINE_INLINE Addr thread_cache(P& p, std::uint64_t size_to_put = UINT64_MAX);
   void make_thread_cache(P& p);
   void empty_thread_cache(P& p, Addr cache);
+  FAULTLINE_INLINE Addr take_cached(P& p, Addr cached, std::uint64_t bytes);
   [[nodiscard]] FAULTLINE_INLINE bool cache_has_room(P& p, std::uint64_t size) const;
   template <typename Take>
   FAULTLINE_INLINE void fill_cache(P& p, std::uint64_t size, Take take);

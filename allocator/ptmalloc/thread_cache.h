@@ -34,6 +34,16 @@ void Ptmalloc<P>::make_thread_cache(P& p) {
   p.thread_words().word[kTcache] = mem;
 }
 
+// A block of that size from the thread's cache; 0 if it has none.
+template <Platform P>
+FAULTLINE_INLINE Addr Ptmalloc<P>::take_cached(P& p, Addr cached, std::uint64_t bytes) {
+  const unsigned index = tcache_index(chunk_size_for(bytes));
+  const Tcache<P> tc(p, cached, tcache_shape_);
+  if (index >= tcache_limit_ || tc.count(index) == 0) return 0;
+  p.cycles(release_.costs.malloc_hit);
+  return tc.get(index, release_.tcache_key);
+}
+
 template <Platform P>
 FAULTLINE_INLINE bool Ptmalloc<P>::cache_has_room(P& p, std::uint64_t size) const {
   const Addr cached = p.thread_words().word[kTcache];

@@ -24,15 +24,8 @@ void Vmscan::wakeup_kcompactd(int node, unsigned order) {
   if (!kernel_.config().compaction) return;
   NodeState& state = nodes_[static_cast<std::size_t>(node)];
   state.compact_order = std::max(state.compact_order, order);
-  Engine& engine = kernel_.engine();
-  if (state.kcompactd == nullptr) {
-    state.kcompactd = &engine.spawn("kcompactd" + std::to_string(node),
-                                    [this, node](Task& task) { kcompactd(task, node); });
-    engine.set_daemon(*state.kcompactd);
-  } else if (state.kcompactd_asleep) {
-    state.kcompactd_asleep = false;
-    engine.wake(*state.kcompactd, engine.now());
-  }
+  state.kcompactd.wake(kernel_.engine(), "kcompactd" + std::to_string(node),
+                       [this, node](Task& task) { kcompactd(task, node); });
 }
 
 void Vmscan::kcompactd(Task& task, int node) {
@@ -45,8 +38,7 @@ void Vmscan::kcompactd(Task& task, int node) {
     kernel_.mm_shared().compaction().kcompactd_do_work(task, node, order);
     task.sync();
     if (state.compact_order > 0) continue;
-    state.kcompactd_asleep = true;
-    task.block(TaskState::kSleeping);
+    state.kcompactd.sleep(task);
   }
 }
 
@@ -123,7 +115,8 @@ MaybePfn Vmscan::alloc_slowpath(const AllocRequest& request, int cpu) {
 
 bool Vmscan::is_reclaimer(const Task& task) const {
   return std::ranges::find(reclaimers_, &task) != reclaimers_.end() ||
-         std::ranges::any_of(nodes_, [&](const NodeState& n) { return n.kswapd == &task; });
+         std::ranges::any_of(nodes_,
+                             [&](const NodeState& n) { return n.kswapd.task == &task; });
 }
 
 // should_reclaim_retry(): not if even all that could be reclaimed wouldn't do.

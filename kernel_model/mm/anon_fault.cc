@@ -4,6 +4,7 @@
 //
 // Stands for: handle_pte_fault(), do_anonymous_page(), do_wp_page(), wp_page_copy()
 // (mm/memory.c, v4.15-6.18).
+#include "kernel_model/mm/anon_index.h"
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/folio.h"
@@ -41,13 +42,6 @@ std::uint64_t anon_bits(const Fault& fault) {
   return fault.page_bits() | (writable ? std::uint64_t{Pte::kWrite | Pte::kDirty} : 0);
 }
 
-void note_index(Fault& fault, Pfn page) {
-  Lru& lrus = fault.kernel.mm_shared().lrus;
-  if (lrus.lists_kept()) [[unlikely]]
-    lrus.note_anon_index(
-        page, fault.vma.linear_page_index(fault.at, fault.pages.geometry().page_shift));
-}
-
 // Under the PTE's lock: `value` if the entry is still none.  False: somebody was faster, or
 // the table is gone.
 bool set_if_none(Fault& fault, Table& table, Pte value) {
@@ -73,7 +67,7 @@ bool map_folio(Fault& fault, Table& table, AnonFolio folio) {
   if (folio.order == 0) {
     if (!set_if_none(fault, table, Pte::leaf(folio.head, anon_bits(fault)))) return false;
     page_add_new_anon_rmap(fault.kernel, folio.head);
-    note_index(fault, folio.head);
+    note_anon_index(fault.kernel, folio.head, fault.vma, fault.at);
     if (fault.locked()) mark_mlocked(fault.kernel, folio.head, true);
     pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
     return true;
@@ -219,7 +213,7 @@ FaultResult wp_page_copy(Fault& fault, Table& table, Pte old, std::optional<Pfn>
   }
   tree.set(table, fault.at, Pte::leaf(*page, anon_bits(fault)));
   page_add_new_anon_rmap(fault.kernel, *page);
-  note_index(fault, *page);
+  note_anon_index(fault.kernel, *page, fault.vma, fault.at);
   if (fault.locked()) mark_mlocked(fault.kernel, *page, true);
   fault.task.charge(pages.costs().pte_set);
   if (old.present())

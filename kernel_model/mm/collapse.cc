@@ -160,7 +160,7 @@ std::vector<Pte> take_entries(const Collapse& c, Table& pmd, Table& table,
   flush_tlb_range(c.task, c.pages(), c.range);  // pmdp_collapse_flush()
   for (std::uint64_t i = 0; i < entries; ++i) tree.set_index(table, i, Pte{});
   deposit = tree.detach(table);
-  ++c.mm.process().access_generation;
+  c.mm.process().access_caches.forget();
   return old;
 }
 

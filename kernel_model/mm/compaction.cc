@@ -287,7 +287,7 @@ bool Compaction::move_mapping(Task& task, Pfn from, Pfn to) {
   const Pte entry = pages.tree().get(*table, at);
   if (!entry.present() || entry.zero_page() || entry.pfn() != from) return false;
   pages.tree().set(*table, at, entry.with_pfn(to));
-  ++mm->process().access_generation;
+  mm->process().access_caches.forget();
   become(from, to);
   lock.unlock();
   flush_tlb_range(task, pages, pages.page_range(at));

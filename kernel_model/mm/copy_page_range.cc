@@ -90,7 +90,7 @@ bool PageTables::copy_huge_pmd(Task& task, PageTables& child, Table& pmd, VirtAd
   page_dup_rmap_pmd(kernel_, entry.pfn());
   child.rss_.add(task, RssKind::kAnon,
                  static_cast<std::int64_t>(geometry_.pages_per_pmd()));
-  if (entry.has(Pte::kWrite)) ++mm_.process().access_generation;
+  if (entry.has(Pte::kWrite)) mm_.process().access_caches.forget();
   tree_.set(pmd, at, entry.without(Pte::kWrite));
   child.tree_.set(*to, at, entry.without(Pte::kWrite | Pte::kYoung));
   return true;
@@ -125,7 +125,7 @@ bool PageTables::copy_pte_range(Task& task, PageTables& child, Range range, bool
       ++(entry.maps_file() && is_shmem_page(kernel_, entry.pfn()) ? shmem : file);
     if (cow && entry.has(Pte::kWrite)) {
       entry = entry.without(Pte::kWrite);
-      ++mm_.process().access_generation;
+      mm_.process().access_caches.forget();
     }
     child.tree_.set_index(*to, i, entry.present() ? entry.without(Pte::kYoung) : entry);
   }

@@ -11,6 +11,7 @@
 // other tasks see pages and counters change up to kMostPages faults early.
 #include <algorithm>
 
+#include "kernel_model/mm/anon_index.h"
 #include "kernel_model/mm/clear_page.h"
 #include "kernel_model/mm/fault.h"
 #include "kernel_model/mm/fault_context.h"
@@ -51,8 +52,7 @@ class FaultRun {
         kernel_(mm.kernel()),
         pages_(mm.pages()),
         vma_(vma),
-        table_(table),
-        lrus_(kernel_.mm_shared().lrus) {}
+        table_(table) {}
 
   // Maps up to `count` pages from `at` on; answers how many.
   std::uint64_t map(VirtAddr at, std::uint64_t count) {
@@ -72,7 +72,6 @@ class FaultRun {
   PageTables& pages_;
   Vma& vma_;
   Table& table_;
-  Lru& lrus_;
 };
 
 bool FaultRun::map_page(VirtAddr at) {
@@ -86,8 +85,7 @@ bool FaultRun::map_page(VirtAddr at) {
       Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty | Pte::kWrite;
   pages_.tree().set(table_, at, Pte::leaf(*page, kBits));
   page_add_new_anon_rmap(kernel_, *page);
-  if (lrus_.lists_kept()) [[unlikely]]
-    lrus_.note_anon_index(*page, vma_.linear_page_index(at, pages_.geometry().page_shift));
+  note_anon_index(kernel_, *page, vma_, at);
   pages_.rss_stat().add_fast(task_, RssKind::kAnon, 1);
   return true;
 }

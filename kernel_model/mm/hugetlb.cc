@@ -156,7 +156,7 @@ void unmap_hugepage_range(Task& task, PageTables& pages, Vma& vma, Range range) 
     at = at + pool.size;
   }
   if (gone.empty()) return;
-  ++pages.mm().process().access_generation;
+  pages.mm().process().access_caches.forget();
   pages.mm().hugetlb_bytes -= gone.size() * pool.size;
   flush_tlb_range(task, pages, range, pool.size);
   for (const Pfn head : gone) {
@@ -207,7 +207,7 @@ bool copy_hugetlb_page_range(Task& task, PageTables& from, PageTables& to, Vma& 
     }
     at = at + pool.size;
   }
-  if (cow) ++from.mm().process().access_generation;
+  if (cow) from.mm().process().access_caches.forget();
   return true;
 }
 

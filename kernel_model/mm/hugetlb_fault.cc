@@ -114,7 +114,7 @@ class HugetlbFault {
       Ptl lock(fault_.task, fault_.pages, entries_.lock_page(table));
       entries_.clear(table, head_);
       entries_.set(table, head_, to, fault_.page_bits() | Pte::kWrite);
-      ++fault_.mm.process().access_generation;
+      fault_.mm.process().access_caches.forget();
       fault_.task.charge(fault_.pages.costs().pmd_set);
     }
     flush_tlb_range(fault_.task, fault_.pages, {head_, head_ + pool_.size}, pool_.size);

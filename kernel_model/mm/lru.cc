@@ -82,25 +82,32 @@ void Lru::add_to_list(Page& page, Pfn head) {
   if ((page.flags & Page::kLru) != 0 && nodes_[head.v].on_list == 0) link(page, head);
 }
 
-void Lru::link(const Page& page, Pfn head) {
+// A page's place is filled in; the caller hooks it into the list that it answers.
+Lru::List& Lru::enter(const Page& page, Pfn head) {
   Node& n = nodes_[head.v];
   n.list = static_cast<std::uint8_t>(list_of(page));
   n.node = static_cast<std::uint8_t>(kernel_.phys().node_of(head));
   n.pages = std::uint32_t{1} << page.order;
   n.on_list = 1;
-  List& list = lists_[std::size_t{n.node} * kLruLists + n.list];
+  List& list = list_at(n);
+  list.pages += n.pages;
+  return list;
+}
+
+void Lru::link(const Page& page, Pfn head) {
+  List& list = enter(page, head);
+  Node& n = nodes_[head.v];
   n.prev = UINT32_MAX;
   n.next = list.head;
   (list.head == UINT32_MAX ? list.tail : nodes_[list.head].prev) = head.v;
   list.head = head.v;
-  list.pages += n.pages;
 }
 
 void Lru::del_from_list(const Page&, Pfn head) {
   Node& n = nodes_[head.v];
   n.referenced = 0;
   if (n.on_list == 0) return;
-  List& list = lists_[std::size_t{n.node} * kLruLists + n.list];
+  List& list = list_at(n);
   (n.prev == UINT32_MAX ? list.head : nodes_[n.prev].next) = n.next;
   (n.next == UINT32_MAX ? list.tail : nodes_[n.next].prev) = n.prev;
   list.pages -= n.pages;
@@ -111,7 +118,7 @@ void Lru::split_head(Pfn head) {
   if (!lists_kept_) return;
   Node& n = nodes_[head.v];
   if (n.on_list == 0) return;
-  lists_[std::size_t{n.node} * kLruLists + n.list].pages -= n.pages - 1;
+  list_at(n).pages -= n.pages - 1;
   n.pages = 1;
 }
 
@@ -127,7 +134,7 @@ bool Lru::add_piece(const Page& page, Pfn piece, Pfn behind) {
   n.referenced = 0;
   n.next = behind.v;
   n.prev = before.prev;
-  List& list = lists_[std::size_t{n.node} * kLruLists + n.list];
+  List& list = list_at(n);
   (n.prev == UINT32_MAX ? list.head : nodes_[n.prev].next) = piece.v;
   nodes_[behind.v].prev = piece.v;
   ++list.pages;
@@ -136,17 +143,12 @@ bool Lru::add_piece(const Page& page, Pfn piece, Pfn behind) {
 
 void Lru::add_tail(Page& page, Pfn head) {
   page.link = 0;
+  List& list = enter(page, head);
   Node& n = nodes_[head.v];
-  n.list = static_cast<std::uint8_t>(list_of(page));
-  n.node = static_cast<std::uint8_t>(kernel_.phys().node_of(head));
-  n.pages = std::uint32_t{1} << page.order;
-  n.on_list = 1;
-  List& list = lists_[std::size_t{n.node} * kLruLists + n.list];
   n.next = UINT32_MAX;
   n.prev = list.tail;
   (list.tail == UINT32_MAX ? list.head : nodes_[list.tail].next) = head.v;
   list.tail = head.v;
-  list.pages += n.pages;
 }
 
 bool Lru::tail(int node, LruList list, Pfn& page) const {
@@ -227,6 +229,25 @@ void Lru::for_each_place(Pfn page,
       if (!f(mm, vma, at)) return;
     }
   }
+}
+
+// A place is undone after the walk that finds it: taking its lock may let time pass.
+bool Lru::undo_places(Pfn page,
+                      const std::function<bool(Mm&, const Vma&, VirtAddr)>& wanted,
+                      const std::function<bool(Mm&, VirtAddr)>& undo) const {
+  const Page& frame = kernel_.phys().page(page);
+  for (std::int32_t left = frame.mapcount; left > 0; --left) {
+    Mm* found = nullptr;
+    VirtAddr where;
+    for_each_place(page, [&](Mm& mm, const Vma& vma, VirtAddr at) {
+      if (!wanted(mm, vma, at)) return true;
+      found = &mm;
+      where = at;
+      return false;
+    });
+    if (found == nullptr || !undo(*found, where)) break;
+  }
+  return frame.mapcount == 0;
 }
 
 std::uint32_t Lru::file_of(Pfn page) const {

@@ -104,6 +104,10 @@ class Lru {
   // rmap_walk() of a base page: each place where it may be mapped.  Stops if f says false.
   void for_each_place(Pfn page,
                       const std::function<bool(Mm&, const Vma&, VirtAddr)>& f) const;
+  // Undoes the wanted mappings of a base page one after the other, until undo says false.
+  // True: nobody maps it any more.
+  bool undo_places(Pfn page, const std::function<bool(Mm&, const Vma&, VirtAddr)>& wanted,
+                   const std::function<bool(Mm&, VirtAddr)>& undo) const;
   // Of a page of a file: its file's number and index there.
   [[nodiscard]] std::uint32_t file_of(Pfn page) const;
   [[nodiscard]] std::uint64_t index_of(Pfn page) const;
@@ -126,6 +130,10 @@ class Lru {
 
   void add_to_list(Page& page, Pfn head);
   void del_from_list(const Page& page, Pfn head);
+  [[nodiscard]] List& list_at(const Node& n) {
+    return lists_[std::size_t{n.node} * kLruLists + n.list];
+  }
+  List& enter(const Page& page, Pfn head);
   void link(const Page& page, Pfn head);
   struct Found {
     std::uint32_t stamp;

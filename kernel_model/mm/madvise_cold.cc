@@ -103,7 +103,7 @@ bool ColdWalk::huge_pmd(Range range) {
   if (entry.has(Pte::kYoung)) {
     tree_.set(pmd, range.start, entry.without(Pte::kYoung));
     task_.charge(pages_.costs().pmd_set);
-    ++mm_.process().access_generation;
+    mm_.process().access_caches.forget();
     tlb_.unmapped(range, true);
   }
   lock.unlock();
@@ -207,7 +207,7 @@ void ColdWalk::age(Table& table, std::uint64_t index) {
   if (!table.entry[index].has(Pte::kYoung)) return;
   table.entry[index] = table.entry[index].without(Pte::kYoung);
   task_.charge(pages_.costs().pte_set);
-  ++mm_.process().access_generation;
+  mm_.process().access_caches.forget();
   tlb_.unmapped(pages_.page_range(address(table, index)));
 }
 

@@ -51,7 +51,8 @@ void PageTables::madvise_free(Task& task, Range range) {
   }
   if (!cleaned) return;
   flush_tlb_range(task, *this, range);
-  ++mm_.process().access_generation;  // the next write must be seen to make the page dirty
+  mm_.process()
+      .access_caches.forget();  // the next write must be seen to make the page dirty
 }
 
 // A part of a huge page: the page itself is split, at once, if it is nobody else's.  True

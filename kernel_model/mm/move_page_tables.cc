@@ -52,7 +52,7 @@ void PageTables::move_page_tables(Task& task, Vma& from, VirtAddr old_start, Vma
   }
   if (!moved) return;
   flush_tlb_range(task, *this, {old_start, old_end});
-  ++mm_.process().access_generation;
+  mm_.process().access_caches.forget();
 }
 
 // move_huge_pmd(), move_normal_pmd(): both addresses are PMD-aligned.  False: entry by

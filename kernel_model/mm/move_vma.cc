@@ -66,7 +66,7 @@ SysResult<VirtAddr> move_vma(Task& task, Mm& mm, Vma& old, const MremapArgs& arg
   Vma& copy = copy_vma(task, mm, old, args, to);
   Vma* const from = mm.vmas.at(args.old_start);  // the copy may have merged with it
   mm.vma_start_write(task, copy);
-  ++mm.process().access_generation;
+  mm.process().access_caches.forget();
   mm.pages().move_page_tables(task, *from, args.old_start, copy, to, args.old_length);
   if (mm.process().on_move) mm.process().on_move(args.old_start, to, args.old_length);
 

@@ -62,7 +62,7 @@ Errno mprotect_fixup(Task& task, Mm& mm, Vma*& vma, Range part, std::uint64_t ne
   vma = changed;
   if ((old_flags & VM_ACCOUNT) != 0 && (new_flags & VM_ACCOUNT) == 0)
     vm_unacct_memory(mm.kernel(), pages);
-  ++mm.process().access_generation;
+  mm.process().access_caches.forget();
   mm.pages().change_protection(task, *vma, part, new_flags);
   vm_stat_account(mm, old_flags, -static_cast<std::int64_t>(pages));
   vm_stat_account(mm, new_flags, static_cast<std::int64_t>(pages));

@@ -80,7 +80,7 @@ void PageTables::change_protection(Task& task, Vma& vma, Range range,
   }
   if (change.changed && (change.took_rights || !elides_flush(kernel_)))
     flush_tlb_range(task, *this, range);
-  if (change.took_rights) ++mm_.process().access_generation;
+  if (change.took_rights) mm_.process().access_caches.forget();
 }
 
 void PageTables::change_pmd(ProtChange& change, Range range) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernel_model/mm/anon_index.h"
 #include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/mm/rmap.h"
@@ -134,8 +135,7 @@ FaultResult do_swap_page(Fault& fault, Table& table, Pte entry) {
   if (writable) bits |= Pte::kWrite;
   tree.set(table, fault.at, Pte::leaf(page, bits));
   page_add_new_anon_rmap(fault.kernel, page);
-  fault.kernel.mm_shared().lrus.note_anon_index(
-      page, fault.vma.linear_page_index(fault.at, fault.pages.geometry().page_shift));
+  note_anon_index(fault.kernel, page, fault.vma, fault.at);
   if (fault.locked()) mark_mlocked(fault.kernel, page, true);
   fault.task.charge(fault.pages.costs().pte_set);
   fault.pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);

@@ -4,6 +4,7 @@
 #include "kernel_model/mm/vmscan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
@@ -215,19 +216,28 @@ std::uint64_t Vmscan::try_to_free_pages(Task& task, int node, ScanControl::For w
   return sc.nr_reclaimed;
 }
 
+void Vmscan::Daemon::wake(Engine& engine, const std::string& name,
+                          std::function<void(Task&)> body) {
+  if (task == nullptr) {
+    task = &engine.spawn(name, std::move(body));
+    engine.set_daemon(*task);
+  } else if (asleep) {
+    asleep = false;
+    engine.wake(*task, engine.now());
+  }
+}
+
+void Vmscan::Daemon::sleep(Task& self) {
+  asleep = true;
+  self.block(TaskState::kSleeping);
+}
+
 void Vmscan::wakeup_kswapd(int node, unsigned order) {
   NodeState& state = nodes_[static_cast<std::size_t>(node)];
   state.order = std::max(state.order, order);
   if (state.failures >= kMaxReclaimRetries || balanced(node, order)) return;
-  Engine& engine = kernel_.engine();
-  if (state.kswapd == nullptr) {
-    state.kswapd = &engine.spawn("kswapd" + std::to_string(node),
-                                 [this, node](Task& task) { kswapd(task, node); });
-    engine.set_daemon(*state.kswapd);
-  } else if (state.asleep) {
-    state.asleep = false;
-    engine.wake(*state.kswapd, engine.now());
-  }
+  state.kswapd.wake(kernel_.engine(), "kswapd" + std::to_string(node),
+                    [this, node](Task& task) { kswapd(task, node); });
 }
 
 void Vmscan::kswapd(Task& task, int node) {
@@ -240,8 +250,7 @@ void Vmscan::kswapd(Task& task, int node) {
     state.order = 0;
     task.sync();
     if (!balanced(node, 0) && state.failures < kMaxReclaimRetries) continue;
-    state.asleep = true;
-    task.block(TaskState::kSleeping);
+    state.kswapd.sleep(task);
   }
 }
 

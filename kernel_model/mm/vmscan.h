@@ -18,8 +18,10 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kernel_model/mm/compaction.h"
@@ -66,9 +68,15 @@ class Vmscan final : public SlowPath {
     std::array<Pfn, kSwapClusterMax> pages;
     std::size_t count = 0;
   };
+  // A thread of its own, made when it is first woken.
+  struct Daemon {
+    Task* task = nullptr;
+    bool asleep = false;
+    void wake(Engine& engine, const std::string& name, std::function<void(Task&)> body);
+    void sleep(Task& self);
+  };
   struct NodeState {
-    Task *kswapd = nullptr, *kcompactd = nullptr;
-    bool asleep = false, kcompactd_asleep = false;
+    Daemon kswapd, kcompactd;
     unsigned order = 0, compact_order = 0;
     unsigned failures = 0;  // kswapd_failures
   };

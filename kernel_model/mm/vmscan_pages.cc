@@ -110,7 +110,7 @@ Vmscan::References Vmscan::page_referenced(Task& task, Pfn page) {
     if (!entry.has(Pte::kYoung)) return true;
     ++refs.young;
     pages.tree().set(*table, at, entry.without(Pte::kYoung));
-    ++mm.process().access_generation;
+    mm.process().access_caches.forget();
     return true;
   };
   if ((kernel_.phys().page(page).flags & Page::kHead) == 0) {
@@ -187,19 +187,9 @@ Vmscan::Fate Vmscan::shrink_file(Task& task, Pfn page) {
 bool Vmscan::unmap(Task& task, Pfn page, std::optional<std::uint32_t> slot) {
   const Scope scope(task, kTryToUnmap);
   task.sync();
-  // A place is undone after the walk: taking its lock may let time pass.
-  for (std::int32_t left = kernel_.phys().page(page).mapcount; left > 0; --left) {
-    Mm* mm = nullptr;
-    VirtAddr at;
-    kernel_.mm_shared().lrus.for_each_place(page, [&](Mm& m, const Vma& vma, VirtAddr a) {
-      if ((vma.vm_flags & VM_LOCKED) != 0) return true;
-      mm = &m;
-      at = a;
-      return false;
-    });
-    if (mm == nullptr || !unmap_at(task, *mm, at, page, slot)) break;
-  }
-  return kernel_.phys().page(page).mapcount == 0;
+  return kernel_.mm_shared().lrus.undo_places(
+      page, [](Mm&, const Vma& vma, VirtAddr) { return (vma.vm_flags & VM_LOCKED) == 0; },
+      [&](Mm& mm, VirtAddr at) { return unmap_at(task, mm, at, page, slot); });
 }
 
 bool Vmscan::unmap_at(Task& task, Mm& mm, VirtAddr at, Pfn page,
@@ -217,7 +207,7 @@ bool Vmscan::unmap_at(Task& task, Mm& mm, VirtAddr at, Pfn page,
     if (entry.has(Pte::kDirty)) return false;
     mm.process().discarded(pages.page_range(at));
   }
-  ++mm.process().access_generation;
+  mm.process().access_caches.forget();
   pages.tree().set(*table, at, slot && anon ? Swap::entry_of(*slot) : Pte{});
   task.charge(pages.costs().pte_clear);
   if (anon) {
@@ -281,7 +271,7 @@ bool Vmscan::out_of_memory(Task& task) {
 // can be had for read.
 void Vmscan::oom_kill(Task& task, Process& victim) {
   victim.oom_killed = true;
-  ++victim.access_generation;
+  victim.access_caches.forget();
   ++kernel_.vmstat().oom_kill;
   Mm& mm = victim.mm();
   constexpr int kMaxOomReapRetries = 10;

@@ -79,18 +79,9 @@ bool Vranges::is_volatile(Task& task, Pfn page) {
 bool Vranges::try_to_discard(Task& task, Pfn page) {
   const Scope scope(task, kTryToDiscard);
   task.sync();
-  for (std::int32_t left = kernel_.phys().page(page).mapcount; left > 0; --left) {
-    Mm* mm = nullptr;
-    VirtAddr where;
-    kernel_.mm_shared().lrus.for_each_place(page, [&](Mm& m, const Vma& vma, VirtAddr at) {
-      if (!in_volatile(m, vma, at)) return true;
-      mm = &m;
-      where = at;
-      return false;
-    });
-    if (mm == nullptr || !discard_at(task, *mm, where, page)) break;
-  }
-  return kernel_.phys().page(page).mapcount == 0;
+  return kernel_.mm_shared().lrus.undo_places(page, in_volatile, [&](Mm& mm, VirtAddr at) {
+    return discard_at(task, mm, at, page);
+  });
 }
 
 // One mapping: under the ranges' lock, so that whoever un-marks the range either still has

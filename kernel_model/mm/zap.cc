@@ -173,7 +173,7 @@ bool PageTables::zap_huge_pmd(MmuGather& tlb, Table& pmd, Range range) {
   }
   tree_.set(pmd, range.start, Pte{});
   TablePage* deposited = tree_.withdraw(pmd, range.start);
-  ++mm_.process().access_generation;
+  mm_.process().access_caches.forget();
   task.charge(costs_.pmd_set);
   if (entry.maps_anon()) {
     page_remove_rmap_pmd(kernel_, entry.pfn());
@@ -203,7 +203,7 @@ void PageTables::zap_pte_range(MmuGather& tlb, Range range) {
     const VirtAddr from = at;
     at = table->start + (stopped << shape.shift);
     if (counts.cleared == 0) return;
-    ++mm_.process().access_generation;
+    mm_.process().access_caches.forget();
     tlb.unmapped({from, at});
     task.charge(costs_.pte_clear * counts.cleared);
     rss_.sync(task);  // add_mm_rss_vec()

@@ -99,7 +99,7 @@ Tlbs::Hint Tlbs::find_first(Cpu& cpu, Asid asid, VirtAddr at) {
 // Whoever skips the look for one of these must look again.
 void Tlbs::rearm(std::span<const TlbEntry> set) {
   for (const TlbEntry& e : set)
-    if (e.asid != 0) ++kernel_.processes()[e.asid - 1]->access_generation;
+    if (e.asid != 0) kernel_.processes()[e.asid - 1]->access_caches.forget();
 }
 
 void Tlbs::fill(Cpu& cpu, unsigned level, Asid asid, VirtAddr at, unsigned shift) {
@@ -110,7 +110,7 @@ void Tlbs::fill(Cpu& cpu, unsigned level, Asid asid, VirtAddr at, unsigned shift
   const TlbArray::Insertion done = best->insert(asid, at, best->fit(shift));
   if (level != 0) return;
   cpu.hints[(at.v >> kPieceShift) % cpu.hints.size()] = {done.entry, best};
-  if (done.evicted != 0) ++kernel_.processes()[done.evicted - 1]->access_generation;
+  if (done.evicted != 0) kernel_.processes()[done.evicted - 1]->access_caches.forget();
   if (done.dropped_marks) rearm(best->set_of(*done.entry));
 }
 
@@ -215,7 +215,7 @@ void Tlbs::flush(Process& process, Range range, std::uint64_t stride) {
       for (TlbArray& array : level) array.flush(asid, range);
     if (cpu->walk_cache) cpu->walk_cache->flush(asid, range);
   }
-  ++process.access_generation;
+  process.access_caches.forget();
 }
 
 void Tlbs::flush_all(Process& process) {
@@ -225,7 +225,7 @@ void Tlbs::flush_all(Process& process) {
       for (TlbArray& array : level) array.flush(process.asid());
     if (cpu->walk_cache) cpu->walk_cache->flush(process.asid());
   }
-  ++process.access_generation;
+  process.access_caches.forget();
 }
 
 Range Tlbs::held(int number, const Process& process, VirtAddr at) {

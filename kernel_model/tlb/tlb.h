@@ -11,7 +11,7 @@
 //
 // Fast paths elsewhere (allocator/platform/model.h) may skip the look for an entry that
 // they know to be there and marked; whenever such an entry goes or loses its mark, the
-// process's access_generation rises.
+// process's access_caches forget.
 //
 // Stands for: the hardware, and flush_tlb_mm_range() (arch/x86/mm/tlb.c),
 // __flush_tlb_range() (arm64, asm/tlbflush.h), radix__flush_tlb_range() (POWER),

@@ -2,6 +2,7 @@
 //
 // What is around one program: other processes, pressure, and a kernel that has the calls
 // which the scenario asks for.
+#include "allocator/jemalloc/conf.h"
 #include "allocator/ptmalloc/release.h"
 #include "kernel_model/presets/presets.h"
 #include "scenarios/run/load_settings.h"
@@ -83,9 +84,8 @@ void check_give_back(const Node& settings, const AllocatorSpec& spec,
   const Node* const conf = node->find("conf");
   const Node* const release = node->find("release");
   if (spec.name.starts_with("jemalloc") && conf != nullptr) {
-    constexpr std::string_view kPolicies[] = {"dontneed", "free", "vrange", "none"};
-    const auto policy = static_cast<std::size_t>(spec.jemalloc.purge);
-    check_purge_policy(conf->place, "allocator.conf", kPolicies[policy], config);
+    check_purge_policy(conf->place, "allocator.conf",
+                       alloc::je::purge_name(spec.jemalloc.purge), config);
     if (spec.jemalloc.muzzy_decay_ms != 0)
       check_purge_policy(conf->place, "allocator.conf", "free", config);
   }

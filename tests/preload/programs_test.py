@@ -34,21 +34,19 @@ int main() { std::map<int, std::string> m; for (int i = 0; i < 1000; ++i) m[i] =
 """
 
 
-def run(command, library=None, release=None, tunables="", cwd=None):
-    environment = dict(os.environ)
-    for name in ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC", "MALLOC_CONF"):
-        environment.pop(name, None)
+def environment_of(library, release, settings=""):
+    """The library's, with MALLOC_CONF or GLIBC_TUNABLES; without one, none of malloc's from outside."""
+    outside = ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC", "MALLOC_CONF")
+    environment = {k: v for k, v in os.environ.items() if k not in outside}
     if library:
-        environment["LD_PRELOAD"] = library
-        environment["FAULTLINE_MALLOC"] = release
-        environment["MALLOC_CONF" if release == "jemalloc" else "GLIBC_TUNABLES"] = tunables
-    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False,
-                          timeout=300)
+        environment |= {"LD_PRELOAD": library, "FAULTLINE_MALLOC": release,
+                        "MALLOC_CONF" if release == "jemalloc" else "GLIBC_TUNABLES": settings}
+    return environment
 
 
-def environment_of(library, release):
-    clean = {k: v for k, v in os.environ.items() if k not in ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC")}
-    return {**clean, "LD_PRELOAD": library, "FAULTLINE_MALLOC": release}
+def run(command, library=None, release=None, settings="", cwd=None):
+    return subprocess.run(command, env=environment_of(library, release, settings), cwd=cwd, capture_output=True,
+                          text=True, check=False, timeout=300)
 
 
 def redis(library, release, folder):

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from traces_test import SKIPPED, parse, strace
+from traces_test import SKIPPED, environment_with, parse, strace
 
 KIB, MB = 1 << 10, 1000 * 1000
 
@@ -70,9 +70,8 @@ def in_model(tracer, path, tunables, warm, plays):
 
 
 def natively(player, path, environment, warm, plays):
-    env = {k: v for k, v in os.environ.items() if k not in ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC")}
-    done = subprocess.run([player, path, str(warm), str(plays)], env={**env, **environment}, capture_output=True,
-                          text=True, check=True)
+    done = subprocess.run([player, path, str(warm), str(plays)], env=environment_with(environment),
+                          capture_output=True, text=True, check=True)
     faults, rss = (int(n) for n in done.stdout.split())
     traced, trace = strace(player, path, environment, str(warm), str(plays))
     if traced.returncode != 0:

@@ -175,13 +175,18 @@ def parse(trace, boundaries):
     return calls
 
 
+def environment_with(settings):
+    """This process's environment with these settings, and none of malloc's from outside."""
+    outside = ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC", "MALLOC_CONF")
+    return {**{k: v for k, v in os.environ.items() if k not in outside}, **settings}
+
+
 def strace(player, program, environment, *arguments):
     with tempfile.NamedTemporaryFile("r", suffix=".strace") as out:
         command = ["setarch", "-R", "strace", "-f", "-qq", "-o", out.name, "-e", f"trace={CALLS}", "-e", "signal=none"]
         for name, value in environment.items():
             command += ["-E", f"{name}={value}"]
-        clean = {k: v for k, v in os.environ.items() if k not in ("GLIBC_TUNABLES", "LD_PRELOAD", "FAULTLINE_MALLOC")}
-        done = subprocess.run([*command, player, program, *arguments], env=clean, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, player, program, *arguments], env=environment_with({}), capture_output=True, text=True, check=False)
         return done, out.read()
 
 

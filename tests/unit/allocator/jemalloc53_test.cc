@@ -14,14 +14,12 @@
 #include "allocator/jemalloc/conf.h"
 #include "allocator/jemalloc53/jemalloc53.h"
 #include "allocator/platform/recording.h"
-#include "tests/unit/allocator/bench_malloc.h"
+#include "tests/unit/allocator/jemalloc_record.h"
 #include "tests/unit/allocator/ops.h"
 #include "tests/unit/allocator/toy_os.h"
 
 namespace faultline::alloc::toy {
 namespace {
-
-constexpr std::uint64_t kBlock = 512_K;
 
 je::Settings conf(const char* text) {
   const je::ConfResult read = je::parse_conf_53(text);
@@ -55,35 +53,11 @@ class Jemalloc53Test : public testing::Test {
   }
 };
 
-// One record of ebizzy: allocate 512 KiB, write it, free it.
-struct Record {
-  std::size_t madvise = 0, others = 0;
-  std::uint64_t bytes = 0, faults = 0, advice = 0;
-};
-Record one_record(Je53Bench& b) {
-  const auto use = [&] {
-    const Addr mem = b.malloc(kBlock);
-    b.p.set(mem, 1, kBlock);
-    b.free(mem);
-  };
-  for (int i = 0; i < 10; ++i) use();
-  b.log.clear();
-  const std::uint64_t before = b.os.faults;
-  use();
-  Record r;
-  r.faults = b.os.faults - before;
-  r.madvise = b.log.count(SysName::kMadvise);
-  r.others = b.log.size() - r.madvise;
-  r.bytes = b.given_back();
-  if (b.log.size() != 0) r.advice = b.log[0].extra;
-  return r;
-}
-
 TEST_F(Jemalloc53Test, ARecordAtOnceIsOneCallAndAFaultAPage) {
   Je53Bench b("dirty_decay_ms:0");
   const Record r = one_record(b);
   EXPECT_EQ(r.madvise, 1u);
-  EXPECT_EQ(r.advice, static_cast<std::uint64_t>(sys::kMadvDontneed));
+  EXPECT_EQ(b.log[0].extra, static_cast<std::uint64_t>(sys::kMadvDontneed));
   EXPECT_EQ(r.bytes, kBlock);
   EXPECT_EQ(r.faults, 128u);
   EXPECT_EQ(r.others, 0u);
@@ -93,7 +67,7 @@ TEST_F(Jemalloc53Test, ARecordByFreeIsOneCallAndNoFault) {
   Je53Bench b("dirty_decay_ms:0,purge:free");
   const Record r = one_record(b);
   EXPECT_EQ(r.madvise, 1u);
-  EXPECT_EQ(r.advice, static_cast<std::uint64_t>(sys::kMadvFree));
+  EXPECT_EQ(b.log[0].extra, static_cast<std::uint64_t>(sys::kMadvFree));
   EXPECT_EQ(r.bytes, kBlock);
   EXPECT_EQ(r.faults + r.others, 0u);
 }
@@ -102,7 +76,8 @@ TEST_F(Jemalloc53Test, ARecordByFreeIsOneCallAndNoFault) {
 // all still go by force.
 TEST_F(Jemalloc53Test, MuzzyPagesComeOfTimeOnly) {
   Je53Bench at_once("dirty_decay_ms:0,muzzy_decay_ms:-1");
-  EXPECT_EQ(one_record(at_once).advice, static_cast<std::uint64_t>(sys::kMadvDontneed));
+  EXPECT_EQ(one_record(at_once).madvise, 1u);
+  EXPECT_EQ(at_once.log[0].extra, static_cast<std::uint64_t>(sys::kMadvDontneed));
   Je53Bench b("dirty_decay_ms:100,muzzy_decay_ms:-1,narenas:1");
   b.free(b.malloc(kBlock));
   for (int i = 0; i < 10'000; ++i) {

@@ -8,7 +8,7 @@
 #include "allocator/jemalloc/check.h"
 #include "allocator/jemalloc/conf.h"
 #include "allocator/platform/recording.h"
-#include "tests/unit/allocator/bench_malloc.h"
+#include "tests/unit/allocator/jemalloc_record.h"
 #include "tests/unit/allocator/toy_os.h"
 
 namespace faultline::alloc::toy {
@@ -16,7 +16,7 @@ namespace {
 
 using je::RunState;
 
-constexpr std::uint64_t kChunk = 4_M, kHeader = 6 * 4096, kBlock = 512_K;
+constexpr std::uint64_t kChunk = 4_M, kHeader = 6 * 4096;
 
 je::Settings conf(const char* text) {
   const je::ConfResult read = je::parse_conf(text);
@@ -101,28 +101,6 @@ TEST(Jemalloc, TheSmallestRunThatFitsIsTakenAndOfThoseTheLowest) {
   EXPECT_EQ(b.malloc(90_K), large);
   EXPECT_EQ(b.check(), "");
   for (const Addr a : {guard0, guard1, guard2, guard3}) b.free(a);
-}
-
-// One record of ebizzy: allocate 512 KiB, write it, free it.
-struct Record {
-  std::size_t madvise = 0;
-  std::uint64_t bytes = 0, faults = 0;
-};
-Record one_record(JeBench& b) {
-  const auto use = [&] {
-    const Addr mem = b.malloc(kBlock);
-    b.p.set(mem, 1, kBlock);
-    b.free(mem);
-  };
-  for (int i = 0; i < 10; ++i) use();
-  b.log.clear();
-  const std::uint64_t before = b.os.faults;
-  use();
-  Record r;
-  r.faults = b.os.faults - before;
-  r.madvise = b.log.count(SysName::kMadvise);
-  for (std::size_t i = 0; i < b.log.size(); ++i) r.bytes += b.log[i].size;
-  return r;
 }
 
 TEST(JemallocRecord, DontneedIsOneCallOfTheBlockAndAFaultAPage) {

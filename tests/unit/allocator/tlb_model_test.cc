@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernel_model/tlb/tlb.h"
+#include "tests/support/random.h"
 #include "tests/unit/allocator/model_bench.h"
 
 namespace faultline::alloc::modelled {
@@ -14,15 +15,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr Addr kArea = 0x10'0000'0000;
 
-struct Random {
-  std::uint64_t state;
-  std::uint64_t below(std::uint64_t n) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % n;
-  }
-};
+using faultline::testing::Random;
 
 arch::Profile profile_with_tlb(const char* name, unsigned cpus) {
   arch::Profile p = profile_of({.profile = name, .cpus = cpus});

@@ -34,6 +34,18 @@ std::uint64_t hash(std::uint64_t h, std::string_view text) {
   return h;
 }
 
+// `texts` gets what is digested.
+std::uint64_t digest_of(const std::vector<Event>& events, Relative& relative,
+                        std::vector<std::string>& texts) {
+  texts.clear();
+  std::uint64_t h = 0;
+  for (const Event& e : events) {
+    texts.push_back(relative.text(e));
+    h = hash(h, texts.back());
+  }
+  return h;
+}
+
 // One number for each chunk of steps, then 1 if all contents were kept.
 struct Digest {
   std::vector<std::uint64_t> chunk;
@@ -62,7 +74,7 @@ modelled::MachineChoice machine_like_this() {
 
 // `texts`: gets the events of the last chunk.
 Digest in_model(const ReleaseProfile& release, std::uint64_t seed, std::uint64_t steps,
-                std::vector<std::string>* texts = nullptr) {
+                std::vector<std::string>& texts) {
   modelled::Machine machine(machine_like_this());
   Digest digest;
   machine.run([&](Model& p) {
@@ -73,14 +85,7 @@ Digest in_model(const ReleaseProfile& release, std::uint64_t seed, std::uint64_t
     Relative relative;
     for (std::uint64_t done = 0; done < steps; done += kChunk) {
       play.run(kChunk);
-      std::uint64_t h = 0;
-      if (texts != nullptr) texts->clear();
-      for (const Event& e : events) {
-        const std::string text = relative.text(e);
-        h = hash(h, text);
-        if (texts != nullptr) texts->push_back(text);
-      }
-      digest.chunk.push_back(h);
+      digest.chunk.push_back(digest_of(events, relative, texts));
       play.forget();
     }
     digest.intact = play.spoilt() == 0 && play.check().empty();
@@ -152,13 +157,7 @@ std::size_t compare_natively(const ReleaseProfile& release, std::uint64_t seed,
     if (!read_all(ends[0], &count, sizeof count)) break;
     events.resize(count);
     if (!read_all(ends[0], events.data(), count * sizeof(Event))) break;
-    std::uint64_t h = 0;
-    texts.clear();
-    for (const Event& e : events) {
-      texts.push_back(relative.text(e));
-      h = hash(h, texts.back());
-    }
-    if (h != model.chunk[same]) break;
+    if (digest_of(events, relative, texts) != model.chunk[same]) break;
   }
   close(ends[0]);
   int status = 0;
@@ -180,15 +179,15 @@ void print_first_difference(const std::vector<std::string>& native,
 }
 
 bool soak(const ReleaseProfile& release, std::uint64_t seed, std::uint64_t steps) {
-  const Digest model = in_model(release, seed, steps);
-  bool intact = true;
   std::vector<std::string> texts, model_texts;
+  const Digest model = in_model(release, seed, steps, model_texts);
+  bool intact = true;
   const std::size_t same = compare_natively(release, seed, steps, model, intact, texts);
   const std::string name(release.name);
   if (same < model.chunk.size()) {
     std::printf("%-22s differs between steps %zu and %zu of seed %llu\n", name.c_str(),
                 same * kChunk, (same + 1) * kChunk, static_cast<unsigned long long>(seed));
-    in_model(release, seed, (same + 1) * kChunk, &model_texts);
+    in_model(release, seed, (same + 1) * kChunk, model_texts);
     print_first_difference(texts, model_texts);
     return false;
   }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernel_model/tlb/tlb_array.h"
+#include "tests/support/random.h"
 #include "tests/unit/kernel_model/tlb/naive_tlb.h"
 
 namespace faultline::kernel::testing {
@@ -85,16 +86,7 @@ TEST(TlbArray, FlushesByOverlapAndByAddressSpace) {
   EXPECT_EQ(array.find(1, page(9)), nullptr);
 }
 
-// xorshift64
-struct Random {
-  std::uint64_t state;
-  std::uint64_t below(std::uint64_t n) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % n;
-  }
-};
+using faultline::testing::Random;
 
 TEST(TlbArray, AgreesWithANaiveOneOverRandomSteps) {
   struct Shape {

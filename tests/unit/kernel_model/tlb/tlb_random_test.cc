@@ -4,6 +4,7 @@
 // learn of each step what a person would tell them.
 #include <gtest/gtest.h>
 
+#include "tests/support/random.h"
 #include "tests/unit/kernel_model/tlb/naive_tlb.h"
 #include "tests/unit/kernel_model/tlb/tlb_machine.h"
 
@@ -13,15 +14,7 @@ namespace {
 constexpr VirtAddr kSmall{32ULL << 20}, kHuge{48ULL << 20};
 constexpr std::uint64_t kPages = 64;  // of each area
 
-struct Random {
-  std::uint64_t state;
-  std::uint64_t below(std::uint64_t n) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % n;
-  }
-};
+using faultline::testing::Random;
 
 // What the machine's TLB must count, by the naive arrays of its one CPU.
 struct Expected {
