@@ -86,9 +86,11 @@ enum class Confidence : std::uint8_t {
   X(node_bandwidth, "memory bandwidth of one NUMA node, shared by all that stream")
 
 // Rates that a profile may leave out.
-#define FAULTLINE_OPTIONAL_RATES(X) \
-  X(cached_copy_rate,               \
-    "memcpy of up to 1 MiB that the core's caches hold; if not given: copy_rate")
+#define FAULTLINE_OPTIONAL_RATES(X)                                                 \
+  X(cached_copy_rate,                                                               \
+    "memcpy that the caches hold: up to 1 MiB, or what [llc] holds; if not given: " \
+    "copy_rate")                                                                    \
+  X(memory_rate, "fills of [llc] that one core has under way")
 
 // "measured", as profiles write it.
 [[nodiscard]] std::string_view confidence_name(Confidence confidence);

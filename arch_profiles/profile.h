@@ -118,6 +118,19 @@ struct TlbEvents {
 // of a guest are those of the machine and what virt_exit, virt_fault and virt_wake add.
 enum class Virt : std::uint8_t { kNone, kKvm };
 
+// The last-level data cache of each NUMA node.  With one, bulk accesses look up their pages
+// (kernel_model/mm/data_caches.h); without, they all take the same time.
+struct Llc {
+  // Which pages contend for a set: those whose addresses say so, or any, as on a machine
+  // whose free lists have been shuffled by long use.
+  enum class Placement : std::uint8_t { kAddress, kRandom };
+  std::uint64_t bytes = 0;         // 0: not modelled
+  unsigned ways = 16, slices = 1;  // a slice a core, as a rule
+  Placement placement = Placement::kAddress;
+  std::uint64_t non_temporal_threshold = 0;  // so large blocks are written past it; 0: none
+  [[nodiscard]] bool modelled() const { return bytes != 0; }
+};
+
 struct Profile {
   std::string name, title, source;
   Virt virt = Virt::kNone;
@@ -143,6 +156,7 @@ struct Profile {
   WalkCache walk_cache;
   TlbEvents tlb_events;
   bool tlb_model = false;  // accesses go through the modelled TLBs
+  Llc llc;
   Costs costs;
   std::map<std::string, CostSource> cost_sources;  // by cost name
 

@@ -373,6 +373,7 @@ Profile build_profile(const Node& tree, std::string name) {
   p.split_pmd_ptlock_since = text_or(features, "split_pmd_ptlock_since", "");
   p.per_vma_lock_since = text_or(features, "per_vma_lock_since", "");
   read_tlbs(tree, p);
+  read_llc(tree, p);
   read_costs(table_of(tree, "costs"), p);
   if (const Node* virt = tree.find("virt"))
     p.virt = static_cast<Virt>(as_choice(*virt, "virt", kVirts));

@@ -235,6 +235,25 @@ void check_tlb(const Profile& p, const Node& tree) {
                    size_text(p.geometry.page_size()));
 }
 
+void check_llc(const Profile& p, const Node& tree) {
+  constexpr std::size_t kMostNodes = 8;
+  const Llc& llc = p.llc;
+  if (!llc.modelled()) return;
+  const std::uint64_t step = p.geometry.page_size() * llc.ways * llc.slices;
+  if (llc.bytes % step != 0)
+    impossible(tree, {"llc.size", "llc.ways", "llc.slices", "geometry.page_size"},
+               size_text(llc.bytes) + " don't divide into " + std::to_string(llc.slices) +
+                   " slices of " + std::to_string(llc.ways) + " ways with pages of " +
+                   size_text(p.geometry.page_size()));
+  if (p.nodes.size() > kMostNodes)
+    impossible(tree, {"llc.size", "nodes"},
+               "caches are modelled on machines of up to " + std::to_string(kMostNodes) +
+                   " nodes");
+  if (p.costs.cached_copy_rate == 0 || p.costs.memory_rate == 0)
+    impossible(tree, {"llc.size", "costs"},
+               "a machine with [llc] needs costs.cached_copy_rate and costs.memory_rate");
+}
+
 void check_rest(const Profile& p, const Node& tree) {
   if (!is_version(p.split_pmd_ptlock_since))
     impossible(tree, {"features.split_pmd_ptlock_since"},
@@ -244,6 +263,7 @@ void check_rest(const Profile& p, const Node& tree) {
                "not a kernel version, such as \"6.4\"");
   if (p.cpu_hz == 0) impossible(tree, {"cpu_frequency"}, "a CPU has a clock");
   check_tlb(p, tree);
+  check_llc(p, tree);
 #define X(name, text) \
   if (p.costs.name == 0) impossible(tree, {"costs." #name}, "a rate of nothing never ends");
   FAULTLINE_RATE_COSTS(X)

@@ -118,6 +118,19 @@ std::string tlb(const Profile& p) {
   return out;
 }
 
+std::string llc(const Profile& p) {
+  if (!p.llc.modelled()) return "";
+  std::string out =
+      fmt::format("last-level cache\n  {:<28}{}, {} ways, {} slices; pages lie {}\n",
+                  "of each node", size(p.llc.bytes), p.llc.ways, p.llc.slices,
+                  p.llc.placement == Llc::Placement::kRandom ? "anywhere in it"
+                                                             : "where their addresses say");
+  if (p.llc.non_temporal_threshold != 0)
+    out += fmt::format("  {:<28}from {}\n", "written past it",
+                       size(p.llc.non_temporal_threshold));
+  return out + "\n";
+}
+
 std::string cost_line(const Profile& p, std::string_view name, std::string_view text,
                       const std::string& value) {
   const CostSource& source = p.cost_sources.find(std::string(name))->second;
@@ -157,7 +170,7 @@ std::string costs(const Profile& p) {
 std::string describe(const Profile& p) {
   return fmt::format("{}: {}\nsource: {}\n\n", p.name, p.title, p.source) + machine(p) +
          "\n" + geometry(p) + "\n" + tables(p) + "\n" + locks(p) + "\n" + derived(p) +
-         "\n" + tlb(p) + "\n" + costs(p);
+         "\n" + tlb(p) + "\n" + llc(p) + costs(p);
 }
 
 }  // namespace faultline::arch

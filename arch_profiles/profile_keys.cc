@@ -36,6 +36,7 @@ const std::vector<TableKeys>& format() {
       {"features",
        {"broadcast_tlbi", "hardware_access_dirty", "per_vma_lock_since",
         "split_pmd_ptlock_since"}},
+      {"llc", {"non_temporal_threshold", "placement", "size", "slices", "source", "ways"}},
       {"tlb_events", {"dtlb_load_misses", "dtlb_loads", "note"}},
       {"walk_cache", {"entries", "source", "ways"}},
       {"costs", kCostNames},

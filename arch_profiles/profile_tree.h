@@ -24,6 +24,9 @@ void check_profile_keys(const Node& tree, Format format);
 // Reads a tree that has all that a profile needs; InputError at the node that is wrong.
 [[nodiscard]] Profile build_profile(const Node& tree, std::string name);
 
+// Its part for [llc].
+void read_llc(const Node& tree, Profile& profile);
+
 // Refuses a machine that can't exist.  Blames the node of `tree` that says so.
 void check_profile(const Profile& profile, const Node& tree);
 

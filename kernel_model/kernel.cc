@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "kernel_model/mm/data_caches.h"
 #include "kernel_model/mm/exec_layout.h"
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
@@ -42,7 +43,9 @@ Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig&
       vmstat_(std::make_unique<Vmstat>()),
       mm_shared_(std::make_unique<MmShared>(*this)),
       hugetlb_(std::make_unique<HugetlbPools>(*this)),
-      tlbs_(profile_.tlb_model ? std::make_unique<Tlbs>(*this) : nullptr) {
+      tlbs_(profile_.tlb_model ? std::make_unique<Tlbs>(*this) : nullptr),
+      data_caches_(profile_.llc.modelled() ? std::make_unique<DataCaches>(*this)
+                                           : nullptr) {
   for (std::size_t node = 0; node < profile_.nodes.size(); ++node)
     bandwidth_.push_back(
         std::make_unique<SharedBandwidth>(engine, profile_.costs.node_bandwidth));

@@ -25,6 +25,7 @@ class PhysMem;       // kernel_model/phys/phys_mem.h
 class PageContents;  // kernel_model/phys/page_contents.h
 class HugetlbPools;  // kernel_model/mm/hugetlb.h
 class Tlbs;          // kernel_model/tlb/tlb.h
+class DataCaches;    // kernel_model/mm/data_caches.h
 class MmShared;  // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero
                  // page …)
 struct Vmstat;   // kernel_model/proc/vmstat.h: one uint64 a counter, the kernel's names
@@ -121,6 +122,8 @@ class Kernel {
   [[nodiscard]] HugetlbPools& hugetlb() { return *hugetlb_; }
   [[nodiscard]] MmShared& mm_shared() { return *mm_shared_; }
   [[nodiscard]] Tlbs* tlbs() { return tlbs_.get(); }  // null: TLBs aren't modelled
+  // Null: every bulk access takes the same time.
+  [[nodiscard]] DataCaches* data_caches() { return data_caches_.get(); }
   [[nodiscard]] Vmstat& vmstat() { return *vmstat_; }
   [[nodiscard]] const ArchCentres& centres() const { return centres_; }
   [[nodiscard]] LockCosts lock_costs() const;
@@ -149,6 +152,7 @@ class Kernel {
   std::unique_ptr<HugetlbPools> hugetlb_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::unique_ptr<Tlbs> tlbs_;
+  std::unique_ptr<DataCaches> data_caches_;
 };
 
 }  // namespace faultline::kernel

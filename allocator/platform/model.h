@@ -10,8 +10,9 @@
 //
 // Model: loads, stores and atomics take no time beyond the instructions that `cycles`
 // names, which count them; one instruction takes one cycle.  Misses of the data caches are
-// not modelled.  Where TLBs are (Profile::tlb_model), each task has a cache of pieces of
-// its own: what is in there is in the first level of its CPU's TLB, and marked as used.
+// modelled for memcpy and memset alone, where the machine has them (Profile::llc).  Where
+// TLBs are (Profile::tlb_model), each task has a cache of pieces of its own: what is in
+// there is in the first level of its CPU's TLB, and marked as used.
 #pragma once
 
 #include <array>
@@ -247,6 +248,9 @@ class Model {
     task_.sync();
   }
   void charge_bytes(std::uint64_t n, std::uint64_t rate);
+  [[nodiscard]] kernel::DataCaches* caches_for(Addr a, Addr b, std::uint64_t n) const;
+  void set_bytes(Addr to, std::uint8_t byte, std::uint64_t n, std::uint64_t rate);
+  void copy_small(Addr to, Addr from, std::uint64_t n, std::uint64_t rate);
   void access_all(Addr start, std::uint64_t n, kernel::Access access);
   [[nodiscard]] std::uint64_t accessible(Addr start, std::uint64_t n,
                                          kernel::Access access);

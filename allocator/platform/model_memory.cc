@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "allocator/platform/model.h"
+#include "kernel_model/mm/data_caches.h"
 
 namespace faultline::alloc {
 namespace {
@@ -98,6 +99,21 @@ void Model::charge_bytes(std::uint64_t n, std::uint64_t rate) {
 // Zeros over a piece without bytes on the host change nothing there.
 void Model::set(Addr to, std::uint8_t byte, std::uint64_t n) {
   flush();
+  kernel::DataCaches* const caches = caches_for(to, to, n);
+  if (caches == nullptr) {
+    set_bytes(to, byte, n, process_.process_.kernel().profile().costs.clear_rate);
+    return;
+  }
+  // A page is written right after its fault has cleared it.
+  for (std::uint64_t done = 0; done < n;) {
+    const std::uint64_t part = caches->batch_from({to + done}, n - done);
+    set_bytes(to + done, byte, part, 0);
+    caches->set(task_, process_.process_, {to + done}, part, n);
+    done += part;
+  }
+}
+
+void Model::set_bytes(Addr to, std::uint8_t byte, std::uint64_t n, std::uint64_t rate) {
   while (n != 0) {
     const std::uint64_t part = std::min(n, room_in_piece(to));
     access(to, kernel::Access::kWrite);
@@ -105,10 +121,16 @@ void Model::set(Addr to, std::uint8_t byte, std::uint64_t n) {
       admit(to, kernel::Access::kWrite);
       std::memset(process_.window_.host(to), byte, part);
     }
-    charge_bytes(part, process_.process_.kernel().profile().costs.clear_rate);
+    charge_bytes(part, rate);
     to += part;
     n -= part;
   }
+}
+
+// Null: the access takes the same time wherever its data are.
+kernel::DataCaches* Model::caches_for(Addr a, Addr b, std::uint64_t n) const {
+  const bool user = ((a | b) & kStorageBit) == 0;
+  return user && n >= Window::kPiece ? process_.process_.kernel().data_caches() : nullptr;
 }
 
 // Small copies are made.  Of a large one the pages are accessed and the time is taken, and
@@ -119,14 +141,22 @@ void Model::copy(Addr to, Addr from, std::uint64_t n) {
   flush();
   const arch::Costs& costs = process_.process_.kernel().profile().costs;
   const bool cached = costs.cached_copy_rate != 0 && n <= kCached;
-  const std::uint64_t rate = cached ? costs.cached_copy_rate : costs.copy_rate;
+  kernel::DataCaches* const caches = caches_for(to, from, n);
+  const std::uint64_t rate = caches != nullptr ? 0
+                             : cached          ? costs.cached_copy_rate
+                                               : costs.copy_rate;
   const bool apart = to + n <= from || from + n <= to;
   const bool user = ((to | from) & kStorageBit) == 0;
   if (n >= kLarge && apart && user) {
     copy_large(to, from, n);
     charge_bytes(n, rate);
-    return;
+  } else {
+    copy_small(to, from, n, rate);
   }
+  if (caches != nullptr) caches->copy(task_, process_.process_, {to}, {from}, n);
+}
+
+void Model::copy_small(Addr to, Addr from, std::uint64_t n, std::uint64_t rate) {
   for (std::uint64_t done = 0; done < n;) {
     const std::uint64_t part =
         std::min({n - done, room_in_piece(to + done), room_in_piece(from + done)});

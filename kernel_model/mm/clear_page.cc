@@ -4,6 +4,7 @@
 #include "kernel_model/mm/clear_page.h"
 
 #include "kernel_model/kernel.h"
+#include "kernel_model/mm/data_caches.h"
 #include "kernel_model/phys/page_contents.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "sim/check.h"
@@ -40,6 +41,11 @@ void stream_copy(Task& task, Kernel& kernel, Pfn to, std::uint64_t bytes) {
 void clear_pages(Task& task, Kernel& kernel, Pfn pfn, std::uint64_t bytes) {
   if (kernel.contents() != nullptr)
     kernel.contents()->cleared(pfn, bytes >> kernel.profile().geometry.page_shift);
+  if (DataCaches* const caches = kernel.data_caches()) {
+    const Scope scope(task, kernel.centres().clear_page);
+    caches->clear_frames(task, pfn, bytes);
+    return;
+  }
   stream_clear(task, kernel, pfn, bytes);
 }
 
@@ -51,6 +57,11 @@ void clear_huge_page(Task& task, Kernel& kernel, Pfn head) {
 void copy_pages(Task& task, Kernel& kernel, Pfn from, Pfn to, std::uint64_t bytes) {
   if (kernel.contents() != nullptr)
     kernel.contents()->copied(from, to, bytes >> kernel.profile().geometry.page_shift);
+  if (DataCaches* const caches = kernel.data_caches()) {
+    const Scope scope(task, kCopyPage);
+    caches->copy_frames(task, to, from, bytes);
+    return;
+  }
   stream_copy(task, kernel, to, bytes);
 }
 

@@ -13,6 +13,7 @@
 
 #include "kernel_model/mm/anon_index.h"
 #include "kernel_model/mm/clear_page.h"
+#include "kernel_model/mm/data_caches.h"
 #include "kernel_model/mm/fault.h"
 #include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/mm.h"
@@ -64,6 +65,7 @@ class FaultRun {
   void charge(std::uint64_t faults, SpinLock& ptl);
 
  private:
+  Duration pay_for_clearing(std::int64_t pages);
   bool map_page(VirtAddr at);
 
   Task& task_;
@@ -72,6 +74,7 @@ class FaultRun {
   PageTables& pages_;
   Vma& vma_;
   Table& table_;
+  DataCaches::Bill cleared_;
 };
 
 bool FaultRun::map_page(VirtAddr at) {
@@ -80,6 +83,8 @@ bool FaultRun::map_page(VirtAddr at) {
   const MaybePfn page = kernel_.phys().alloc_pages(request, task_.cpu());
   if (!page) return false;
   if (kernel_.contents() != nullptr) kernel_.contents()->cleared(*page, 1);
+  if (DataCaches* const caches = kernel_.data_caches())
+    caches->clear_frame(task_, *page, cleared_);
   pages_.rss_stat().fault_event(task_);
   constexpr std::uint64_t kBits =
       Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty | Pte::kWrite;
@@ -90,11 +95,26 @@ bool FaultRun::map_page(VirtAddr at) {
   return true;
 }
 
+// Answers what one page took on average.
+Duration FaultRun::pay_for_clearing(std::int64_t pages) {
+  const Centre& centre = kernel_.centres().clear_page;
+  DataCaches* const caches = kernel_.data_caches();
+  if (caches == nullptr) {
+    const Duration each = clear_time(pages_.costs(), pages_.geometry().page_size());
+    task_.charge(centre, each * pages);
+    return each;
+  }
+  const Scope scope(task_, centre);
+  const Time start = task_.now();
+  caches->pay(task_, cleared_, kernel_.profile().costs.clear_rate);
+  return (task_.now() - start) / pages;
+}
+
 // The times of one fault, at the places where a fault takes them.
 void FaultRun::charge(std::uint64_t faults, SpinLock& ptl) {
   const arch::Costs& costs = pages_.costs();
   const auto n = static_cast<std::int64_t>(faults);
-  const Duration clear = clear_time(costs, pages_.geometry().page_size());
+  Duration clear;
   const Duration ptl_hold = costs.lock_atomic * 2 + costs.pte_set;
   const MmShared::FaultPath path = kernel_.mm_shared().fault_path(task_);
   CentreTree::Node* const from = task_.where();
@@ -107,12 +127,13 @@ void FaultRun::charge(std::uint64_t faults, SpinLock& ptl) {
     const Scope inner(task_, kHandleMmFaultInner);
     const Scope anonymous(task_, kDoAnonymousPage);
     task_.charge((costs.page_alloc + ptl_hold) * n);
-    task_.charge(kernel_.centres().clear_page, clear * n);
+    // Others may come while memory is awaited, and take the lock's page away.
+    ptl.count_holders(faults, ptl_hold);
+    clear = pay_for_clearing(n);
   }
   task_.stand_at(from);
-  ptl.count_holders(faults, ptl_hold);
   mm_.mmap_lock().count_readers(faults, costs.lock_atomic * 2 + costs.vma_lookup +
-                                            costs.page_alloc + clear + ptl_hold);
+                                            costs.page_alloc + ptl_hold + clear);
   kernel_.vmstat().pgfault += faults;
   mm_.process().minflt += faults;
 }

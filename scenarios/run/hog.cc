@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernel_model/mm/data_caches.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/syscall.h"
 #include "sim/check.h"
@@ -136,7 +137,10 @@ bool Hog::write(Task& task, Ring& ring) {
   ring.head += kStep;
   if (signal != kernel::Signal::kNone) return false;
   // The bytes themselves: a memset of what is now there.
-  task.charge(time_of(kStep, kernel_.profile().costs.clear_rate));
+  if (kernel::DataCaches* const caches = kernel_.data_caches())
+    caches->set(task, process_, at, kStep, kStep);
+  else
+    task.charge(time_of(kStep, kernel_.profile().costs.clear_rate));
   return true;
 }
 

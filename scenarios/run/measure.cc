@@ -31,6 +31,7 @@ Measurement::Measurement(kernel::Kernel& kernel, std::vector<kernel::Process*> p
     minflt_ += p->minflt;
     majflt_ += p->majflt;
   }
+  if (kernel_.data_caches() != nullptr) caches_ = kernel_.data_caches()->stats();
 }
 
 void Measurement::end(kernel::Process& process) {
@@ -98,6 +99,17 @@ void Measurement::add_tlb(std::vector<Metric>& out) const {
   out.push_back({"tlb_walk_s", Decimal::seconds(stats.time)});
 }
 
+// Of the whole machine, as a cache knows no processes.
+void Measurement::add_llc(std::vector<Metric>& out) const {
+  kernel::DataCaches* const caches = kernel_.data_caches();
+  if (caches == nullptr) return;
+  const kernel::DataCaches::Stats& now = caches->stats();
+  out.push_back({"llc_hits", Decimal::count(now.hits - caches_.hits)});
+  out.push_back({"llc_misses", Decimal::count(now.misses - caches_.misses)});
+  out.push_back({"llc_writebacks", Decimal::count(now.writebacks - caches_.writebacks)});
+  out.push_back({"dram_bytes", Decimal::count(now.dram_bytes - caches_.dram_bytes)});
+}
+
 void Measurement::add_vmstat(std::vector<Metric>& out) const {
   std::vector<std::uint64_t> before;
   vmstat_.for_each([&](std::string_view, std::uint64_t value) { before.push_back(value); });
@@ -113,6 +125,7 @@ std::vector<Metric> Measurement::metrics(
   add_times(out, evidence);
   add_process(out);
   add_tlb(out);
+  add_llc(out);
   add_vmstat(out);
   for (const auto& [name, value] : counts) out.push_back({name, Decimal::count(value)});
   return out;

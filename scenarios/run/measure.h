@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernel_model/kernel.h"
+#include "kernel_model/mm/data_caches.h"
 #include "kernel_model/proc/vmstat.h"
 #include "scenarios/run/evidence.h"
 #include "scenarios/run/result.h"
@@ -24,9 +25,8 @@ class Measurement {
   // Adds the sizes of a process at its workload's end, while it still lives.
   void end(kernel::Process& process);
 
-  // One for each of machine_metrics(), in its order, with tlb_metrics() before the counters
-  // of /proc/vmstat, then `counts` in the order of their
-  // names.
+  // One for each of machine_metrics(), in its order, with tlb_metrics() and llc_metrics()
+  // before the counters of /proc/vmstat, then `counts` in the order of their names.
   [[nodiscard]] std::vector<Metric> metrics(
       const Evidence& evidence, const std::map<std::string, std::uint64_t>& counts) const;
 
@@ -34,12 +34,14 @@ class Measurement {
   void add_times(std::vector<Metric>& out, const Evidence& e) const;
   void add_process(std::vector<Metric>& out) const;
   void add_tlb(std::vector<Metric>& out) const;
+  void add_llc(std::vector<Metric>& out) const;
   void add_vmstat(std::vector<Metric>& out) const;
 
   kernel::Kernel& kernel_;
   const std::vector<kernel::Process*> processes_;
   std::uint64_t minflt_ = 0, majflt_ = 0;
   const kernel::Vmstat vmstat_;
+  kernel::DataCaches::Stats caches_;
   std::uint64_t rss_pages_ = 0, pgtables_bytes_ = 0, smaps_rss_ = 0, smaps_lazyfree_ = 0;
 };
 

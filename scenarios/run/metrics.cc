@@ -52,10 +52,19 @@ std::vector<MetricDecl> tlb_metrics(const arch::Profile& machine) {
   return all;
 }
 
+std::vector<MetricDecl> llc_metrics(const arch::Profile& machine) {
+  if (!machine.llc.modelled()) return {};
+  return {{"llc_hits", "pages of memcpy, memset, clear_page that the cache held"},
+          {"llc_misses", "pages that it didn't hold"},
+          {"llc_writebacks", "dirty pages that it evicted"},
+          {"dram_bytes", "filled, written back, or written past the cache"}};
+}
+
 std::vector<std::string> metric_names(const workloads::WorkloadDecl& workload,
                                       const arch::Profile& machine) {
   std::vector<std::string> names;
   for (const MetricDecl& m : tlb_metrics(machine)) names.emplace_back(m.name);
+  for (const MetricDecl& m : llc_metrics(machine)) names.emplace_back(m.name);
   for (const MetricDecl& m : kMetrics) names.emplace_back(m.name);
   for (const workloads::CountDecl& c : workload.counts) names.emplace_back(c.name);
   return names;

@@ -30,6 +30,9 @@ struct MetricDecl {
 // its TLBs can be switched off.
 [[nodiscard]] std::vector<MetricDecl> tlb_metrics(const arch::Profile& machine);
 
+// Those of the last-level data caches, where they are modelled.
+[[nodiscard]] std::vector<MetricDecl> llc_metrics(const arch::Profile& machine);
+
 // All that a run of `workload` on that machine yields.
 [[nodiscard]] std::vector<std::string> metric_names(const workloads::WorkloadDecl& workload,
                                                     const arch::Profile& machine);

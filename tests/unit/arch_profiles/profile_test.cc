@@ -221,6 +221,37 @@ TEST(Machine, CostsNeedTheirOwnUnitAndSource) {
             "m.toml:1:20: missing key \"source\" in costs.clear_rate");
 }
 
+TEST(LastLevelCache, IsWhatTheMachineSays) {
+  EXPECT_FALSE(load_profile("arm64-64k").llc.modelled());
+  const std::string rates =
+      "costs.cached_copy_rate = \"20 GB/s\"\ncosts.memory_rate = \"9 GB/s\"\n";
+  const Profile p = load_profile(
+      "x86-4k",
+      parse_toml(rates + "llc = {size = \"12 MiB\", slices = 6, source = \"a data sheet\", "
+                         "non_temporal_threshold = \"1 MiB\", placement = \"random\"}",
+                 "m.toml"),
+      {"m.toml", 1, 1});
+  EXPECT_EQ(p.llc.bytes, 12 * kMiB);
+  EXPECT_EQ(p.llc.ways, 16u);
+  EXPECT_EQ(p.llc.slices, 6u);
+  EXPECT_EQ(p.llc.non_temporal_threshold, kMiB);
+  EXPECT_EQ(p.llc.placement, Llc::Placement::kRandom);
+  EXPECT_EQ(p.costs.memory_rate, 9'000'000'000u);
+  EXPECT_NE(describe(p).find("12 MiB, 16 ways, 6 slices"), std::string::npos);
+
+  EXPECT_EQ(message("llc.size = \"12 MiB\"", "x86-4k"),
+            "m.toml:1:12: llc.size: a machine with [llc] needs costs.cached_copy_rate and "
+            "costs.memory_rate");
+  EXPECT_EQ(message(rates + "llc = {size = \"12 MiB\", slices = 5}", "x86-4k"),
+            "m.toml:3:15: llc.size: 12 MiB don't divide into 5 slices of 16 ways with "
+            "pages of 4 KiB");
+  EXPECT_EQ(message("llc.size = \"0 B\"", "x86-4k"), "accepted");  // none
+  EXPECT_EQ(message("llc.ways = 8", "x86-4k"), "m.toml:1:1: missing key \"size\" in [llc]");
+  EXPECT_TRUE(message("llc.sise = \"12 MiB\"", "x86-4k")
+                  .starts_with("m.toml:1:5: unknown key \"sise\" in [machine.llc]\n  did "
+                               "you mean \"size\"?\n"));
+}
+
 TEST(Virt, AGuestPaysForExitsWalksAndWakeUps) {
   const auto machine = [](const char* text) {
     return load_profile("x86-4k-2core-laptop", parse_toml(text, "m.toml"),

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel_model/mm/data_caches.h"
+
+#include <algorithm>
+
+#include "kernel_model/kernel.h"
+#include "kernel_model/mm/clear_page.h"
+#include "kernel_model/mm/mm.h"
+#include "kernel_model/phys/phys_mem.h"
+
+namespace faultline::kernel {
+namespace {
+
+LastLevelCache::Shape shape_of(const arch::Profile& profile) {
+  const arch::Llc& llc = profile.llc;
+  const std::uint64_t way = llc.bytes / llc.ways;
+  return {.sets = static_cast<std::uint32_t>(way / profile.geometry.page_size()),
+          .ways = llc.ways,
+          .slices = llc.slices,
+          .page_shift = profile.geometry.page_shift,
+          .random = llc.placement == arch::Llc::Placement::kRandom};
+}
+
+// Calls held(frame, bytes) for each page of [at, end) that a frame of its own is mapped
+// for, and other(bytes) for what has none: the zero page, hugetlb, nothing any more.
+template <typename Held, typename Other>
+void for_frames(PageTables& pages, VirtAddr at, VirtAddr end, Held held, Other other) {
+  const PageTableTree& tree = pages.tree();
+  const std::uint64_t size = pages.geometry().page_size();
+  const auto one = [&](Pte entry, std::uint64_t bytes) {
+    if ((entry.raw() & (Pte::kPresent | Pte::kZero | Pte::kHugetlb)) == Pte::kPresent)
+      held(entry.pfn(), bytes);
+    else
+      other(bytes);
+  };
+  while (at < end) {
+    const Table* const table = tree.find_pte_table(at);
+    const Pte huge = table == nullptr ? tree.leaf_at(at) : Pte{};
+    const VirtAddr stop = std::min(pages.pmd_range(at).end, end);
+    std::uint64_t i = table == nullptr ? (at - pages.pmd_range(at).start) / size
+                                       : tree.shape(table->level).index(at);
+    while (at < stop) {
+      const VirtAddr next = std::min(VirtAddr{(at.v & ~(size - 1)) + size}, stop);
+      one(table != nullptr ? table->entry[i]
+          : huge.is_leaf() ? huge.at_subpage(i)
+                           : huge,
+          next - at);
+      at = next;
+      ++i;
+    }
+  }
+}
+
+}  // namespace
+
+DataCaches::DataCaches(Kernel& kernel)
+    : kernel_(kernel), page_size_(kernel.profile().geometry.page_size()) {
+  for (int node = 0; node < kernel.phys().nodes(); ++node)
+    caches_.emplace_back(kernel.phys().frames(), shape_of(kernel.profile()));
+}
+
+void DataCaches::fill(Pfn frame, std::uint64_t bytes, Bill& bill) {
+  bill.fills[static_cast<std::size_t>(kernel_.phys().node_of(frame))] += bytes;
+  bill.all_traffic += bytes;
+}
+
+void DataCaches::write_back(Pfn frame, Bill& bill) {
+  ++stats_.writebacks;
+  bill.writebacks[static_cast<std::size_t>(kernel_.phys().node_of(frame))] += page_size_;
+  bill.all_traffic += page_size_;
+}
+
+// One copy of a page may be written, or many read.  Model: what another cache holds is not
+// handed over but comes from memory.
+void DataCaches::ask_other_caches(int node, Pfn frame, Use use, Bill& bill) {
+  for (int other = 0; other < static_cast<int>(caches_.size()); ++other) {
+    LastLevelCache& cache = caches_[static_cast<std::size_t>(other)];
+    if (other == node || !cache.holds(frame.v)) continue;
+    if (cache.is_dirty(frame.v)) write_back(frame, bill);
+    if (use == Use::kRead)
+      cache.clean(frame.v);
+    else
+      cache.drop(frame.v);
+  }
+}
+
+void DataCaches::miss(int node, Pfn frame, Use use, Bill& bill) {
+  ++stats_.misses;
+  const LastLevelCache::Victim victim =
+      caches_[static_cast<std::size_t>(node)].fill(frame.v, use != Use::kRead);
+  if (victim.dirty) write_back({victim.frame}, bill);
+  if (use == Use::kOverwrite)
+    bill.bytes_taken += page_size_;
+  else
+    fill(frame, page_size_, bill);
+}
+
+void DataCaches::access(int node, Pfn frame, Use use, std::uint64_t bytes, Bill& bill) {
+  if (caches_.size() > 1) ask_other_caches(node, frame, use, bill);
+  if (!caches_[static_cast<std::size_t>(node)].hit(frame.v, use != Use::kRead)) {
+    miss(node, frame, use, bill);
+    return;
+  }
+  ++stats_.hits;
+  bill.bytes_held += bytes;
+}
+
+void DataCaches::write_past(Pfn frame, std::uint64_t bytes, Bill& bill) {
+  for (LastLevelCache& cache : caches_) cache.drop(frame.v);
+  fill(frame, bytes, bill);
+}
+
+void DataCaches::access_range(const Task& task, Process& process, VirtAddr at,
+                              std::uint64_t n, Use use, Bill& bill) {
+  for_frames(
+      process.mm().pages(), at, at + n,
+      [&](Pfn frame, std::uint64_t bytes) { access(task.node(), frame, use, bytes, bill); },
+      [&](std::uint64_t bytes) { bill.bytes_held += bytes; });
+}
+
+void DataCaches::write_past_range(Process& process, VirtAddr at, std::uint64_t n,
+                                  Bill& bill) {
+  for_frames(
+      process.mm().pages(), at, at + n,
+      [&](Pfn frame, std::uint64_t bytes) { write_past(frame, bytes, bill); },
+      [&](std::uint64_t bytes) { bill.bytes_held += bytes; });
+}
+
+bool DataCaches::bypasses(std::uint64_t bytes) const {
+  const std::uint64_t threshold = kernel_.profile().llc.non_temporal_threshold;
+  return threshold != 0 && bytes >= threshold;
+}
+
+std::uint64_t DataCaches::batch_from(VirtAddr at, std::uint64_t left) const {
+  const std::uint64_t batch = std::max(kBatch, page_size_);
+  return std::min(left, batch - (at.v & (page_size_ - 1)));
+}
+
+void DataCaches::copy(Task& task, Process& process, VirtAddr to, VirtAddr from,
+                      std::uint64_t n) {
+  const bool past = bypasses(n);
+  // A byte that is copied is accessed twice.
+  const std::uint64_t rate = kernel_.profile().costs.cached_copy_rate * 2;
+  for (std::uint64_t done = 0; done < n;) {
+    const std::uint64_t part = batch_from(to + done, n - done);
+    task.sync();
+    Bill bill;
+    access_range(task, process, from + done, part, Use::kRead, bill);
+    if (past)
+      write_past_range(process, to + done, part, bill);
+    else
+      access_range(task, process, to + done, part, Use::kWrite, bill);
+    pay(task, bill, rate);
+    done += part;
+  }
+}
+
+void DataCaches::set(Task& task, Process& process, VirtAddr to, std::uint64_t n,
+                     std::uint64_t whole) {
+  const bool past = bypasses(whole);
+  for (std::uint64_t done = 0; done < n;) {
+    const std::uint64_t part = batch_from(to + done, n - done);
+    task.sync();
+    Bill bill;
+    if (past)
+      write_past_range(process, to + done, part, bill);
+    else
+      access_range(task, process, to + done, part, Use::kWrite, bill);
+    pay(task, bill, kernel_.profile().costs.clear_rate);
+    done += part;
+  }
+}
+
+void DataCaches::clear_frame(const Task& task, Pfn frame, Bill& bill) {
+  access(task.node(), frame, Use::kOverwrite, page_size_, bill);
+}
+
+void DataCaches::clear_frames(Task& task, Pfn first, std::uint64_t bytes) {
+  const std::uint64_t pages = bytes / page_size_;
+  const std::uint64_t batch = std::max<std::uint64_t>(kBatch / page_size_, 1);
+  for (std::uint64_t done = 0; done < pages; done += batch) {
+    Bill bill;
+    for (std::uint64_t i = done; i < std::min(done + batch, pages); ++i)
+      clear_frame(task, {first.v + static_cast<std::uint32_t>(i)}, bill);
+    pay(task, bill, kernel_.profile().costs.clear_rate);
+  }
+}
+
+void DataCaches::copy_frames(Task& task, Pfn to, Pfn from, std::uint64_t bytes) {
+  const std::uint64_t pages = bytes / page_size_;
+  const std::uint64_t batch = std::max<std::uint64_t>(kBatch / page_size_, 1);
+  for (std::uint64_t done = 0; done < pages; done += batch) {
+    Bill bill;
+    for (std::uint64_t i = done; i < std::min(done + batch, pages); ++i) {
+      const auto page = static_cast<std::uint32_t>(i);
+      access(task.node(), {from.v + page}, Use::kRead, page_size_, bill);
+      access(task.node(), {to.v + page}, Use::kWrite, page_size_, bill);
+    }
+    pay(task, bill, kernel_.profile().costs.cached_copy_rate * 2);
+  }
+}
+
+void DataCaches::pay(Task& task, const Bill& bill, std::uint64_t rate) {
+  const arch::Costs& costs = kernel_.profile().costs;
+  task.charge(stream_time(bill.bytes_held, rate) +
+              stream_time(bill.bytes_taken, costs.memory_rate));
+  if (bill.all_traffic != 0) await_memory(task, bill);
+}
+
+void DataCaches::await_memory(Task& task, const Bill& bill) {
+  const arch::Costs& costs = kernel_.profile().costs;
+  stats_.dram_bytes += bill.all_traffic;
+  for (std::size_t node = 0; node < caches_.size(); ++node) {
+    SharedBandwidth& memory = kernel_.bandwidth(static_cast<int>(node));
+    memory.transfer(task, bill.fills[node], costs.memory_rate);
+    memory.transfer(task, bill.writebacks[node], costs.node_bandwidth);
+  }
+}
+
+}  // namespace faultline::kernel
