@@ -216,6 +216,8 @@ class Jemalloc {
   };
   void maybe_purge(P& p, Addr arena);
   void purge(P& p, Addr arena, State from, std::uint64_t keep, bool lazily);
+  std::uint64_t purge_of_chunk(P& p, Addr arena, Addr chunk, State from, std::uint64_t left,
+                               bool lazily);
   std::uint64_t purge_chunk(P& p, Addr arena, Addr chunk, State from, bool all, bool lazily,
                             std::uint64_t enough);
   Addr stash_runs(P& p, Addr arena, Addr chunk, State from, bool all, std::uint64_t enough);

@@ -70,22 +70,37 @@ void Jemalloc<P>::purge(P& p, Addr arena, State from, std::uint64_t keep, bool l
   if (pages <= purging + keep) return;
   const Frame frame(p, je::places::kPurge);
   std::uint64_t left = pages - purging - keep;
+  add(p, arena + je::arena::kPurging, left);
   while (left > 0) {
     const Addr chunk = chunks_dirty(p, arena).find_first(
         [&](Addr c) { return get(p, c + je::chunk::kPagesIn + offset) != 0; });
-    if (chunk == 0) return;  // others are at it
-    add(p, arena + je::arena::kPurging, left);
-    // 3.x takes all it can of a chunk, 5.x stops when it is enough.
-    const bool decay = settings_.rule == je::PurgeRule::kDecay;
-    const bool all = decay || get(p, chunk + je::chunk::kRunsAdjacent) == 0;
-    const std::uint64_t enough = decay ? left : ~std::uint64_t{0};
-    std::uint64_t done = purge_chunk(p, arena, chunk, from, all, lazily, enough);
-    // No run in that state is one of the pairs.
-    if (done == 0 && !all) done = purge_chunk(p, arena, chunk, from, true, lazily, enough);
-    add(p, arena + je::arena::kPurging, 0 - left);
-    if (done == 0) return;
+    const std::uint64_t done =
+        chunk == 0 ? 0 : purge_of_chunk(p, arena, chunk, from, left, lazily);
+    if (done == 0) break;  // others are at it
     left -= std::min(left, done);
   }
+  add(p, arena + je::arena::kPurging, 0 - left);
+}
+
+// At least a part of the `left` pages that the arena counts as being purged.  3.x takes all
+// it can of a chunk, 5.x stops when it is enough.  In 3.x pages that were taken out of the
+// arena are counted as dirty no longer, nor as being purged: what others free meanwhile is
+// theirs to purge.
+template <Platform P>
+std::uint64_t Jemalloc<P>::purge_of_chunk(P& p, Addr arena, Addr chunk, State from,
+                                          std::uint64_t left, bool lazily) {
+  const std::uint64_t offset = je::kWord * static_cast<unsigned>(from);
+  const bool decay = settings_.rule == je::PurgeRule::kDecay;
+  const bool all = decay || get(p, chunk + je::chunk::kRunsAdjacent) == 0;
+  const std::uint64_t enough = decay ? left : ~std::uint64_t{0};
+  const std::uint64_t in_chunk = get(p, chunk + je::chunk::kPagesIn + offset);
+  const std::uint64_t counted = decay ? 0 : std::min(left, in_chunk);
+  add(p, arena + je::arena::kPurging, 0 - counted);
+  std::uint64_t done = purge_chunk(p, arena, chunk, from, all, lazily, enough);
+  // No run in that state is one of the pairs.
+  if (done == 0 && !all) done = purge_chunk(p, arena, chunk, from, true, lazily, enough);
+  add(p, arena + je::arena::kPurging, counted - std::min(left, done));
+  return done;
 }
 
 // Takes the chunk's runs that shall go out of the arena: a list through their map entries.

@@ -213,6 +213,41 @@ TEST(JeVrange, NothingVolatileIsTouched) {
   }
 }
 
+// One thread is in the kernel with what it gives back; what another frees meanwhile is that
+// one's to give back, not lost for the first one's sake.
+TEST(JePurge, WhatIsFreedDuringAPurgeIsPurgedToo) {
+  const je::ConfResult conf = je::parse_conf("narenas:1");
+  modelled::Machine machine({.profile = "x86-4k"});
+  struct Shared {
+    Jemalloc<Model> heap;
+    bool freed_during = false;
+    bool purging = false;
+  };
+  machine.run([&](Model& p) {
+    Shared shared{Jemalloc<Model>(p, conf.settings)};
+    p.run_threads(
+        2,
+        [](Model& t, unsigned index, void* arg) {
+          Shared& s = *static_cast<Shared*>(arg);
+          const std::uint64_t bytes = index == 0 ? 3 << 20 : 512 << 10;
+          const Addr block = s.heap.malloc(t, bytes);
+          t.set(block, 1, bytes);
+          constexpr std::uint64_t kFree = 20'000,
+                                  kLater = 20;  // us: in the midst of 768 pages
+          t.usleep(kFree + index * kLater - t.monotonic_ns() / 1000);
+          if (index == 0) s.purging = true;
+          if (index == 1) s.freed_during = s.purging;
+          s.heap.free(t, block);
+          if (index == 0) s.purging = false;
+        },
+        &shared);
+    EXPECT_TRUE(shared.freed_during);
+    const je::ArenaPages pages = shared.heap.pages_of(p, shared.heap.arena_at(p, 0));
+    EXPECT_EQ(pages.free[static_cast<int>(je::RunState::kDirty)], 0u);
+    EXPECT_EQ(JemallocCheck(p, shared.heap).run(), "");
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Jemalloc, JeOptions,
                          testing::Values("narenas:4", "narenas:4,purge:free",
                                          "narenas:4,purge:none",
