@@ -186,6 +186,9 @@ concept Platform = requires(P p, Addr a, std::uint64_t n, unsigned u, int i, Tou
   { p.try_lock(lock) } -> std::same_as<bool>;
   {p.unlock(lock)};
   { p.lock_at(a, name) } -> std::same_as<typename P::Lock&>;
+  // In the child of a fork, before anything else: the lock is free, whichever thread of the
+  // parent held it.
+  {p.reset_lock(lock)};
 
   { p.thread_words() } -> std::same_as<ThreadWords&>;
   // The process has, or once had, a second thread (SINGLE_THREAD_P is false).
@@ -198,12 +201,21 @@ concept Platform = requires(P p, Addr a, std::uint64_t n, unsigned u, int i, Tou
   {p.set_thread_hooks(hooks)};
 };
 
-// A workload also starts threads: run `count` bodies as threads of the process and join
-// them.  Each gets its own thread's platform.
+// A workload also starts threads and processes.
 template <typename P>
 concept ThreadedPlatform = Platform<P> &&
-    requires(P p, unsigned count, void (*body)(P&, unsigned, void*), void* arg) {
+    requires(P p, unsigned count, void (*body)(P&, unsigned, void*),
+             int (*child)(P&, void*), void (*parent)(P&, void*), void* arg) {
+  // Runs `count` bodies as threads of the process and joins them.  Each gets its own
+  // thread's platform.
   {p.run_threads(count, body, arg)};  // all released together
+  // fork(2) and wait4(2).  child(q, arg) runs in a copy of the process that has the calling
+  // thread alone, and its answer, 0 to 255, is the child's exit status; parent(p, arg) runs
+  // in the caller at the same time.  The value is the status, as a shell says it: 128 and
+  // the signal's number if one killed the child.  If the fork fails, with its errno, only
+  // `parent` has run.  Host objects behind `arg` may be shared between the two or copied:
+  // both may only read them.
+  { p.run_child(child, parent, arg) } -> std::same_as<SysValue>;
 };
 
 }  // namespace faultline::alloc

@@ -65,6 +65,7 @@ class Process {
   // Its number from 1 in Kernel::processes(), which tags its entries in TLBs.
   [[nodiscard]] std::uint32_t asid() const { return asid_; }
 
+  const Process* real_parent = nullptr;  // null: not forked
   std::uint64_t minflt = 0, majflt = 0;
   bool oom_killed = false;  // its threads end at their next fault
 
@@ -73,6 +74,8 @@ class Process {
   // are about to go and no access of a later time can have reached them yet.
   std::function<void(Range)> on_discard;
   std::function<void(VirtAddr from, VirtAddr to, std::uint64_t bytes)> on_move;
+  // The child has this process's pages, and nobody can have written to any since.
+  std::function<void(Process& child)> on_fork;
   AccessCaches access_caches;
 
   // Contents of `range` are gone.

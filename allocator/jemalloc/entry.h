@@ -285,19 +285,45 @@ void Jemalloc<P>::fork_lock(P& p) {
 }
 
 template <Platform P>
-void Jemalloc<P>::fork_unlock_parent(P& p) {
+template <typename Release>
+void Jemalloc<P>::fork_release(P& p, Release release) {
   if (!booted_.load(std::memory_order_acquire)) return;
-  unlock(p, at(Root::kBaseLock), kBaseLockName);
-  unlock(p, at(Root::kChunksLock), kChunksLockName);
-  unlock(p, at(Root::kHugeLock), kHugeLockName);
+  release(at(Root::kBaseLock), kBaseLockName);
+  release(at(Root::kChunksLock), kChunksLockName);
+  release(at(Root::kHugeLock), kHugeLockName);
   for (unsigned i = 0; i < narenas_; ++i) {
     const Addr arena = arena_at(p, i);
     if (arena == 0) continue;
-    unlock_arena(p, arena);
+    release(arena + je::arena::kLock, kArenaLockName);
     for (unsigned b = 0; b < classes_.count(); ++b)
-      unlock(p, bin_at(arena, b) + je::bin::kLock, kBinLockName);
+      release(bin_at(arena, b) + je::bin::kLock, kBinLockName);
   }
-  unlock(p, at(Root::kArenasLock), kArenasLockName);
+  release(at(Root::kArenasLock), kArenasLockName);
 }
+
+template <Platform P>
+void Jemalloc<P>::fork_unlock_parent(P& p) {
+  fork_release(p, [&](Addr word, const char* name) { unlock(p, word, name); });
+}
+
+template <Platform P>
+void Jemalloc<P>::fork_unlock_child(P& p) {
+  fork_release(p,
+               [&](Addr word, const char* name) { p.reset_lock(p.lock_at(word, name)); });
+  p.set_thread_hooks(thread_hooks_of<P>(*this));
+}
+
+template <Platform P>
+Jemalloc<P>::Jemalloc(const Jemalloc& other)
+    : settings_(other.settings_),
+      geometry_(other.geometry_),
+      classes_(other.classes_),
+      narenas_(other.narenas_),
+      cached_max_(other.cached_max_),
+      cache_bins_(other.cache_bins_),
+      roots_(other.roots_),
+      booted_(other.booted_.load()),
+      no_vrange_(other.no_vrange_.load()),
+      no_free_(other.no_free_.load()) {}
 
 }  // namespace faultline::alloc

@@ -53,7 +53,9 @@ template <Platform P>
 class Jemalloc {
  public:
   explicit Jemalloc(P& p, const je::Settings& settings = {});
-  Jemalloc(const Jemalloc&) = delete;
+  // For the child of a fork: knows what `other` knows.  To be made between fork_lock and
+  // the fork; the child calls fork_unlock_child before anything else.
+  explicit Jemalloc(const Jemalloc& other);
   Jemalloc& operator=(const Jemalloc&) = delete;
 
   // 0 is ENOMEM (or EINVAL for an alignment that is none).
@@ -74,7 +76,7 @@ class Jemalloc {
   // Around a fork; the child calls the last one.
   void fork_lock(P& p);
   void fork_unlock_parent(P& p);
-  void fork_unlock_child(P& p) { fork_unlock_parent(p); }
+  void fork_unlock_child(P& p);
   // What a thread leaves behind: its cache is emptied and its arena has one thread less.
   void thread_exit(P& p);
 
@@ -256,6 +258,8 @@ class Jemalloc {
   void drop_cache(P& p, Addr cache);
 
   // entry.h
+  template <typename Release>
+  void fork_release(P& p, Release release);
   [[nodiscard]] Addr arena_of_thread(P& p);
   Addr arenas_extend(P& p, unsigned slot);
   [[nodiscard]] std::uint64_t rounded(std::uint64_t bytes) const;

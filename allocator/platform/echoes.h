@@ -24,6 +24,12 @@ class Echoes {
   explicit Echoes(Window& window) : window_(window) {}
 
   [[nodiscard]] bool empty() const { return echoes_.empty(); }
+  // Those of another window with the same bytes.
+  void assign(const Echoes& other) {
+    echoes_ = other.echoes_;
+    sources_start_ = other.sources_start_;
+    sources_end_ = other.sources_end_;
+  }
   // The pieces [start, end) hold what lies at [from, from + end - start), which doesn't
   // overlap them.  False if they did so before; else what was known of where their bytes
   // and those of the source lie is no longer true.

@@ -12,7 +12,7 @@
 namespace faultline::alloc {
 namespace {
 
-constexpr Centre kGetrandom{"sys_getrandom", true};
+constexpr Centre kSysGetrandom{"sys_getrandom", true};
 
 char thp_letter(kernel::ThpEnabled mode) {
   switch (mode) {
@@ -112,12 +112,28 @@ ModelProcess::ModelProcess(kernel::Process& process, const ModelOptions& options
     }
     window_.move(from.v, to.v, bytes);
   };
+  process.on_fork = [this](kernel::Process& child) {
+    children_.push_back(std::make_unique<ModelProcess>(child, *this));
+  };
+}
+
+ModelProcess::ModelProcess(kernel::Process& process, const ModelProcess& parent)
+    : ModelProcess(process, parent.options_) {
+  window_.assign(parent.window_);
+  echoes_.assign(parent.echoes_);
+  break_ = parent.break_;
+  multi_threaded_ = parent.multi_threaded_;
+  storage_used_ = parent.storage_used_;
+  bus_handler_ = parent.bus_handler_;
+  stacks_ = parent.stacks_;
+  centres_ = parent.centres_;
 }
 
 ModelProcess::~ModelProcess() {
   process_.access_caches.remove(pieces_);
   process_.on_discard = nullptr;
   process_.on_move = nullptr;
+  process_.on_fork = nullptr;
 }
 
 Model::Model(ModelProcess& process, Task& task)
@@ -138,6 +154,14 @@ Model::~Model() {
   if (!own_pieces_) return;
   task_.engine().unwatch(task_, *on_move_);
   process_.process_.access_caches.remove(*own_pieces_);
+}
+
+void Model::system_call(const Centre& centre, Duration body) {
+  flush();
+  const kernel::Kernel& kernel = process_.process_.kernel();
+  const Scope entry(task_, kernel.centres().syscall_entry);
+  const Scope call(task_, centre);
+  task_.charge(kernel.profile().costs.syscall_entry_exit + body);
 }
 
 SysValue Model::mmap(Addr hint, std::uint64_t length, unsigned prot, unsigned flags) {
@@ -213,8 +237,7 @@ void Model::usleep(std::uint64_t microseconds) {
 // vary.
 std::uint64_t Model::random_key() {
   flush();
-  const Scope entry(task_, process_.process_.kernel().centres().syscall_entry);
-  task_.charge(kGetrandom, process_.process_.kernel().profile().costs.syscall_entry_exit);
+  system_call(kSysGetrandom, {});
   std::uint64_t z = process_.options_.seed + 0x9e37'79b9'7f4a'7c15;
   z = (z ^ z >> 30) * 0xbf58'476d'1ce4'e5b9;
   z = (z ^ z >> 27) * 0x94d0'49bb'1331'11eb;
@@ -236,10 +259,10 @@ Addr Model::static_storage(std::uint64_t n) {
 
 void Model::find_step(Step& step, const Place& place) {
   const Centre* centre = nullptr;
-  for (const auto& [known, its_centre] : process_.centres_)
+  for (const auto& [known, its_centre] : *process_.centres_)
     if (known == &place) centre = &its_centre;
   if (centre == nullptr)
-    centre = &process_.centres_.emplace_back(&place, Centre{place.name, false}).second;
+    centre = &process_.centres_->emplace_back(&place, Centre{place.name, false}).second;
   step = {task_.where(), &place, task_.below(*centre)};
 }
 

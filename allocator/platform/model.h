@@ -69,6 +69,8 @@ class ModelProcess {
  public:
   // `process` must outlive the object, and its kernel's engine, too.
   explicit ModelProcess(kernel::Process& process, const ModelOptions& options = {});
+  // The copy that a fork makes of `parent`: its bytes, its libc's state, no thread's locks.
+  ModelProcess(kernel::Process& process, const ModelProcess& parent);
   ~ModelProcess();
   ModelProcess(const ModelProcess&) = delete;
   ModelProcess& operator=(const ModelProcess&) = delete;
@@ -81,6 +83,7 @@ class ModelProcess {
  private:
   friend class Model;
   friend class ModelThreads;
+  friend class ModelChild;
   kernel::Process& process_;
   ModelOptions options_;
   PlatformFacts facts_;
@@ -94,14 +97,18 @@ class ModelProcess {
   ThreadHooks<Model> hooks_;
   BusHandler<Model> bus_handler_;
   std::map<Addr, ModelLock> locks_;
-  std::deque<std::pair<const Place*, Centre>> centres_;  // by first use
+  // By first use; reports name them after a child is gone, so that it uses its parent's.
+  using Centres = std::deque<std::pair<const Place*, Centre>>;
+  std::shared_ptr<Centres> centres_ = std::make_shared<Centres>();
   struct Stack {
     Addr start = 0;
     std::uint64_t bytes = 0;
     Addr block = 0;  // what the create hook gave
   };
   std::vector<Stack> stacks_;  // kept for later threads, oldest first
-  unsigned threads_made_ = 0;
+  unsigned threads_made_ = 0, children_made_ = 0;
+  // Copied while their pages were; whoever called fork takes it.
+  std::vector<std::unique_ptr<ModelProcess>> children_;
 };
 
 class Model {
@@ -199,15 +206,18 @@ class Model {
     lock.unlock(task_, process_.process_);
   }
   Lock& lock_at(Addr at, const char* name);
+  void reset_lock(Lock& lock) { lock.reset(); }
 
   ThreadWords& thread_words() { return words_; }
   [[nodiscard]] bool multi_threaded() const { return process_.multi_threaded_; }
   Addr static_storage(std::uint64_t n);
   void set_thread_hooks(const ThreadHooks<Model>& hooks) { process_.hooks_ = hooks; }
   void run_threads(unsigned count, void (*body)(Model&, unsigned, void*), void* arg);
+  SysValue run_child(int (*child)(Model&, void*), void (*parent)(Model&, void*), void* arg);
 
  private:
   friend class ModelThreads;
+  friend class ModelChild;
   // Static storage lies where no mapping can: its offset in the window is below
   // mmap_min_addr.
   static constexpr Addr kStorageBit = Addr{1} << 62;
@@ -247,6 +257,8 @@ class Model {
     flush();
     task_.sync();
   }
+  // A system call of which only the time is modelled: the way in and out, and `body`.
+  void system_call(const Centre& centre, Duration body);
   void charge_bytes(std::uint64_t n, std::uint64_t rate);
   [[nodiscard]] kernel::DataCaches* caches_for(Addr a, Addr b, std::uint64_t n) const;
   void set_bytes(Addr to, std::uint8_t byte, std::uint64_t n, std::uint64_t rate);

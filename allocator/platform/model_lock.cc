@@ -83,6 +83,12 @@ void ModelLock::futex_wake(Task& task, kernel::Process& process) {
   if (!sleepers_.empty()) task.engine().wake(*sleepers_.pop().task, task.now());
 }
 
+void ModelLock::reset() {
+  FAULTLINE_CHECK(sleepers_.empty());
+  state_ = State::kFree;
+  owner_ = nullptr;
+}
+
 void ModelLock::unlock(Task& task, kernel::Process& process) {
   FAULTLINE_CHECK_EQ(owner_, &task);
   task.charge(process.kernel().profile().costs.lock_atomic);

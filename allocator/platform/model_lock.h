@@ -29,6 +29,8 @@ class ModelLock {
   void lock(Task& task, kernel::Process& process);
   bool try_lock(Task& task, kernel::Process& process);
   void unlock(Task& task, kernel::Process& process);
+  // Free; precondition: nobody sleeps for it.
+  void reset();
 
  private:
   enum class State : std::uint8_t { kFree, kTaken, kContended };

@@ -67,7 +67,6 @@ class ModelThreads {
   }
   ModelProcess::Stack take_stack();
   void keep_stack(const ModelProcess::Stack& stack);
-  void system_call(Task& task, const Centre& centre, Duration body);
   void run(Thread& thread, Task& task);
   // The bytes of the stack from `from` to `to` below its top.
   void touch_stack(Model& p, const ModelProcess::Stack& stack, std::uint64_t from,
@@ -89,12 +88,6 @@ void Model::run_threads(unsigned count, void (*body)(Model&, unsigned, void*), v
   for (unsigned i = 0; i < count; ++i) threads.create();
   if (process_.options_.start == ThreadStart::kTogether) threads.release();
   threads.join_all();
-}
-
-void ModelThreads::system_call(Task& task, const Centre& centre, Duration body) {
-  const Scope entry(task, process_.process_.kernel().centres().syscall_entry);
-  const Scope call(task, centre);
-  task.charge(costs().syscall_entry_exit + body);
 }
 
 void ModelThreads::touch_stack(Model& p, const ModelProcess::Stack& stack,
@@ -131,9 +124,8 @@ void ModelThreads::create() {
   Thread& thread = threads_.emplace_back();
   thread.index = static_cast<unsigned>(threads_.size()) - 1;
   thread.stack = take_stack();
-  main_.flush();
   Task& parent = main_.task_;
-  system_call(parent, kSysClone, costs().clone_base);
+  main_.system_call(kSysClone, costs().clone_base);
   parent.sync();
   thread.task = &parent.engine().spawn("thread-" + std::to_string(++process_.threads_made_),
                                        [this, &thread](Task& task) { run(thread, task); });
@@ -145,7 +137,7 @@ void ModelThreads::run(Thread& thread, Task& task) {
   touch_stack(p, thread.stack, kDescriptorBytes, process_.options_.stack_touched_bytes);
   task.sync();
   if (!released_) {
-    system_call(task, kSysFutex, costs().futex_call);
+    p.system_call(kSysFutex, costs().futex_call);
     task.sync();
     thread.waits_for_start = !released_;
     if (thread.waits_for_start) task.block(TaskState::kSleeping);
@@ -157,17 +149,15 @@ void ModelThreads::run(Thread& thread, Task& task) {
   const std::uint64_t used = 2 * p.facts().page_size + least_stack(profile.isa);
   if (thread.stack.bytes > used)
     p.madvise(thread.stack.start, thread.stack.bytes - used, sys::kMadvDontneed);
-  p.flush();
-  system_call(task, kSysExit, costs().futex_call);
+  p.system_call(kSysExit, costs().futex_call);
   task.sync();
   thread.ended = true;
   if (awaited_ == &thread) task.engine().wake(main_.task_, task.now());
 }
 
 void ModelThreads::release() {
-  main_.flush();
   Task& main = main_.task_;
-  system_call(main, kSysFutex, costs().futex_call);
+  main_.system_call(kSysFutex, costs().futex_call);
   main.sync();
   released_ = true;
   for (Thread& t : threads_)
@@ -180,7 +170,7 @@ void ModelThreads::join_all() {
   for (Thread& t : threads_) {
     main.sync();
     if (!t.ended) {
-      system_call(main, kSysFutex, costs().futex_call);
+      main_.system_call(kSysFutex, costs().futex_call);
       main.sync();
       awaited_ = &t;
       if (!t.ended) main.block(TaskState::kSleeping);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -272,6 +273,22 @@ void Native::run_threads(unsigned count, void (*body)(Native&, unsigned, void*),
     if (hooks.release != nullptr) hooks.release(*this, workers[i].block, hooks.arg);
   }
   munmap(map.value, bytes);
+}
+
+// The child's only thread is the caller's, with the same platform object.
+SysValue Native::run_child(int (*child)(Native&, void*), void (*parent)(Native&, void*),
+                           void* arg) {
+  constexpr int kKilled = 128;
+  const pid_t pid = ::fork();
+  const int error = pid < 0 ? errno : 0;
+  if (pid == 0) _exit(child(*this, arg));
+  parent(*this, arg);
+  if (error != 0) return {0, error};
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return {0, errno};
+  const int code = WIFSIGNALED(status) ? kKilled + WTERMSIG(status) : WEXITSTATUS(status);
+  return {static_cast<Addr>(code), 0};
 }
 
 }  // namespace faultline::alloc

@@ -56,6 +56,7 @@ class FutexLock {
   void unlock() {
     if (state_.exchange(0, std::memory_order_release) == 2) wake_one();
   }
+  void reset() { state_.store(0, std::memory_order_relaxed); }
 
  private:
   void lock_slow();
@@ -126,6 +127,7 @@ class Native {
   void lock(Lock& lock) { lock.lock(); }
   bool try_lock(Lock& lock) { return lock.try_lock(); }
   void unlock(Lock& lock) { lock.unlock(); }
+  void reset_lock(Lock& lock) { lock.reset(); }
   Lock& lock_at(Addr at, const char* /*name*/) { return *std::bit_cast<Lock*>(at); }
 
   ThreadWords& thread_words() { return words_; }
@@ -136,6 +138,8 @@ class Native {
   Addr static_storage(std::uint64_t n);
   void set_thread_hooks(const ThreadHooks<Native>& hooks) { process_.hooks_ = hooks; }
   void run_threads(unsigned count, void (*body)(Native&, unsigned, void*), void* arg);
+  SysValue run_child(int (*child)(Native&, void*), void (*parent)(Native&, void*),
+                     void* arg);
 
  private:
   static std::byte* pointer(Addr at) { return std::bit_cast<std::byte*>(at); }

@@ -157,6 +157,7 @@ class Recording {
   bool try_lock(Lock& l) { return p_.try_lock(l); }
   void unlock(Lock& l) { p_.unlock(l); }
   Lock& lock_at(Addr a, const char* name) { return p_.lock_at(a, name); }
+  void reset_lock(Lock& l) { p_.reset_lock(l); }
   ThreadWords& thread_words() { return p_.thread_words(); }
   [[nodiscard]] bool multi_threaded() const { return p_.multi_threaded(); }
   Addr static_storage(std::uint64_t n) { return p_.static_storage(n); }
@@ -197,6 +198,28 @@ class Recording {
           auto& inner = *static_cast<Call*>(c);
           Recording here(p, inner.log);
           inner.body(here, index, inner.arg);
+        },
+        &call);
+  }
+
+  // The child's calls are recorded where it shares host memory with the parent.
+  SysValue run_child(int (*child)(Recording&, void*), void (*parent)(Recording&, void*),
+                     void* arg) {
+    struct Call {
+      int (*child)(Recording&, void*);
+      void (*parent)(Recording&, void*);
+      void* arg;
+      Recording& here;
+    } call{child, parent, arg, *this};
+    return p_.run_child(
+        [](P& p, void* c) {
+          auto& inner = *static_cast<Call*>(c);
+          Recording there(p, inner.here.log_);
+          return inner.child(there, inner.arg);
+        },
+        [](P&, void* c) {
+          auto& inner = *static_cast<Call*>(c);
+          inner.parent(inner.here, inner.arg);
         },
         &call);
   }

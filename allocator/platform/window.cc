@@ -107,6 +107,15 @@ void Window::discard(Addr start, Addr end) {
     free_slots_.push_back(erase(i));
 }
 
+void Window::assign(const Window& other) {
+  for (std::uint64_t i = other.next_backed(0, kPieces); i < kPieces;
+       i = other.next_backed(i + 1, kPieces)) {
+    const SlotId slot = take_slot();
+    slots_[slot] = other.slots_[other.slot_of(i)];
+    insert(i, slot);
+  }
+}
+
 void Window::move(Addr from, Addr to, std::uint64_t bytes) {
   if (bytes == 0) return;
   discard(to, to + bytes);

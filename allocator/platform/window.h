@@ -38,6 +38,8 @@ class Window {
   // is.
   std::byte* back(Addr va);
   [[nodiscard]] bool backed(Addr va) const { return contains(piece(va)); }
+  // Holds what `other` holds; precondition: nothing before.
+  void assign(const Window& other);
   // [start, end) is lost; multiples of the piece.
   void discard(Addr start, Addr end);
   // The bytes of `bytes` from `from` on are now at `to`; the ranges don't overlap.
@@ -73,7 +75,7 @@ class Window {
     const Group& group = groups_[group_of_[piece / kGroupPieces]];
     return (group.backed[piece % kGroupPieces / 64] >> piece % 64 & 1) != 0;
   }
-  [[nodiscard]] SlotId& slot_of(std::uint64_t piece) {
+  [[nodiscard]] SlotId slot_of(std::uint64_t piece) const {
     return groups_[group_of_[piece / kGroupPieces]].slot[piece % kGroupPieces];
   }
   [[nodiscard]] SlotId take_slot();

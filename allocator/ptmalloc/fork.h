@@ -33,10 +33,16 @@ void Ptmalloc<P>::fork_lock(P& p) {
 }
 
 template <Platform P>
+template <typename Release>
+void Ptmalloc<P>::fork_release(P& p, Release release) {
+  release(free_list_lock_);
+  for_each_arena(p, [&](const Arena<P>& av) { release(av.lock()); });
+  release(list_lock_);
+}
+
+template <Platform P>
 void Ptmalloc<P>::fork_unlock_parent(P& p) {
-  p.unlock(free_list_lock_);
-  for_each_arena(p, [&](const Arena<P>& av) { p.unlock(av.lock()); });
-  p.unlock(list_lock_);
+  fork_release(p, [&](Lock& lock) { p.unlock(lock); });
 }
 
 template <Platform P>
@@ -50,7 +56,23 @@ void Ptmalloc<P>::fork_unlock_child(P& p) {
     free_list = av.at();
   });
   p.atomic_store(at(Shared::kFreeList), free_list);
-  fork_unlock_parent(p);
+  fork_release(p, [&](Lock& lock) { p.reset_lock(lock); });
+  p.set_thread_hooks(thread_hooks_of<P>(*this));
 }
+
+template <Platform P>
+Ptmalloc<P>::Ptmalloc(const Ptmalloc& other)
+    : release_(other.release_),
+      tcache_shape_(other.tcache_shape_),
+      layout_(other.layout_),
+      settings_(other.settings_),
+      huge_(other.huge_),
+      max_fast_(other.max_fast_),
+      tcache_limit_(other.tcache_limit_),
+      shared_(other.shared_),
+      main_(other.main_),
+      initialised_(other.initialised_.load()),
+      marked_chunks_(other.marked_chunks_.load()),
+      tcache_key_(other.tcache_key_) {}
 
 }  // namespace faultline::alloc

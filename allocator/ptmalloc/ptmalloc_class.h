@@ -45,7 +45,9 @@ class Ptmalloc {
  public:
   // `release` must outlive the object.  Makes no system call (to 2.41).
   Ptmalloc(P& p, const ReleaseProfile& release, const Settings& settings = {});
-  Ptmalloc(const Ptmalloc&) = delete;
+  // For the child of a fork: knows what `other` knows.  To be made between fork_lock and
+  // the fork; the child calls fork_unlock_child before anything else.
+  explicit Ptmalloc(const Ptmalloc& other);
   Ptmalloc& operator=(const Ptmalloc&) = delete;
 
   // 0 is ENOMEM (or EINVAL for an alignment that is none).
@@ -115,6 +117,8 @@ class Ptmalloc {
 
   template <typename Visit>
   void for_each_arena(P& p, Visit visit);
+  template <typename Release>
+  void fork_release(P& p, Release release);
   [[nodiscard]] ArenaInfo info_of(const Arena<P>& av) const;
 
   // Thread cache (thread_cache.h).

@@ -98,12 +98,14 @@ SysResult<Process*> sys_fork(Task& task, Process& process) {
   task.charge(kernel.profile().costs.clone_base);
 
   Process& child = kernel.add_process(process.name());
+  child.real_parent = &process;
   parent.mmap_write_lock(task);
   child.mm().mmap_write_lock(task);
   copy_mm(child.mm(), parent);
   const Errno error = dup_mmap(task, child.mm(), parent);
   if (error == Errno::kOk && !parent.pages().may_enter_khugepaged())
     child.mm().pages().khugepaged_enter(task);  // khugepaged_fork()
+  if (error == Errno::kOk && process.on_fork) process.on_fork(child);
   child.mm().mmap_write_unlock(task);
   parent.mmap_write_unlock(task);
   if (error == Errno::kOk) return &child;

@@ -172,6 +172,7 @@ class Loader {
          .published = {},
          .expect = {}});
     check_kernel(settings, out_.variants.back().kernel, out_.variants.back().profile);
+    check_fork(settings, out_.variants.back().allocator, out_.variants.back().workload);
     check_policy(settings, out_.variants.back().workload, out_.variants.back().kernel);
     check_give_back(settings, out_.variants.back().allocator, out_.variants.back().kernel);
   }

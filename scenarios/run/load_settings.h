@@ -48,11 +48,14 @@ void check_kernel(const Node& settings, const kernel::KernelConfig& config,
 // that this kernel has no call for; `key` as the user wrote it.
 void check_purge_policy(const Place& place, const std::string& key, std::string_view policy,
                         const kernel::KernelConfig& config);
-// The same for a workload's parameter "policy".
+// Refuses a program that forks on an allocator that can't be copied.
+void check_fork(const Node& settings, const AllocatorSpec& spec,
+                const workloads::Params& workload);
+// The same as check_purge_policy for a workload's parameter "policy".
 void check_policy(const Node& settings, const workloads::Params& workload,
                   const kernel::KernelConfig& config);
 
-// The same for an allocator.
+// And for an allocator.
 void check_give_back(const Node& settings, const AllocatorSpec& spec,
                      const kernel::KernelConfig& config);
 

@@ -2,10 +2,13 @@
 //
 // What is around one program: other processes, pressure, and a kernel that has the calls
 // which the scenario asks for.
+#include <memory>
+
 #include "allocator/jemalloc/conf.h"
 #include "allocator/ptmalloc/release.h"
 #include "kernel_model/presets/presets.h"
 #include "scenarios/run/load_settings.h"
+#include "scenarios/workloads/ops_program.h"
 
 namespace faultline::scenario {
 namespace {
@@ -75,6 +78,23 @@ void check_policy(const Node& settings, const workloads::Params& workload,
   const Node* given = table.find("policy");
   check_purge_policy(given != nullptr ? given->place : table.place, "workload.policy",
                      workload.choice("policy"), config);
+}
+
+// What real jemalloc knows of its memory lies on the host, where a modelled fork copies
+// nothing.
+void check_fork(const Node& settings, const AllocatorSpec& spec,
+                const workloads::Params& workload) {
+  if (workload.decl().name != "ops" || spec.name != "jemalloc-5.3") return;
+  const auto program = std::make_unique<workloads::OpsProgram>();
+  static_cast<void>(workloads::read_ops(workload.text("program"), *program));
+  if (!program->has_fork) return;
+  const Node& allocator = require(settings, "allocator", "the scenario");
+  throw InputError({require(allocator, "name", "[allocator]").place,
+                    "allocator.name",
+                    "allocator.name: the program forks, and \"jemalloc-5.3\" keeps its own "
+                    "data outside of the modelled process",
+                    {},
+                    {"jemalloc", "ptmalloc"}});
 }
 
 void check_give_back(const Node& settings, const AllocatorSpec& spec,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/run/measure.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernel_model/mm/mm.h"
@@ -21,6 +22,14 @@ std::uint64_t shown_rss_pages(kernel::Mm& mm) {
   const kernel::RssStat& rss = mm.pages().rss_stat();
   return rss.shown(kernel::RssKind::kAnon) + rss.shown(kernel::RssKind::kFile) +
          rss.shown(kernel::RssKind::kShmem);
+}
+
+// A process and all that were forked from it.
+std::vector<const kernel::Process*> family(const kernel::Process& process) {
+  std::vector<const kernel::Process*> all = {&process};
+  for (const auto& p : process.kernel().processes())  // children come later
+    if (std::ranges::find(all, p->real_parent) != all.end()) all.push_back(p.get());
+  return all;
 }
 
 }  // namespace
@@ -64,11 +73,16 @@ void Measurement::add_process(std::vector<Metric>& out) const {
   for (const auto& task : kernel_.engine().tasks())
     if (is_of_program(task->name()))
       switches += task->usage().voluntary_switches + task->usage().involuntary_switches;
+  // As time(1): a process's children count as its own, and of their sizes the largest does.
   std::uint64_t minflt = 0, majflt = 0, hiwater = 0;
   for (const kernel::Process* p : processes_) {
-    minflt += p->minflt;
-    majflt += p->majflt;
-    hiwater += p->mm().hiwater_rss;
+    std::uint64_t largest = 0;
+    for (const kernel::Process* q : family(*p)) {
+      minflt += q->minflt;
+      majflt += q->majflt;
+      largest = std::max(largest, q->mm().hiwater_rss);
+    }
+    hiwater += largest;
   }
   out.push_back({"minor-faults", Decimal::count(minflt - minflt_)});
   out.push_back({"major-faults", Decimal::count(majflt - majflt_)});
@@ -85,7 +99,8 @@ void Measurement::add_tlb(std::vector<Metric>& out) const {
   kernel::Tlbs* const tlbs = kernel_.tlbs();
   if (tlbs == nullptr) return;
   kernel::TlbStats stats;
-  for (const kernel::Process* p : processes_) stats += tlbs->stats(*p);
+  for (const kernel::Process* p : processes_)
+    for (const kernel::Process* q : family(*p)) stats += tlbs->stats(*q);
   const arch::TlbEvents& events = kernel_.profile().tlb_events;
   const auto add = [&](const char* name, arch::TlbEvent event) {
     if (event != arch::TlbEvent::kNone)

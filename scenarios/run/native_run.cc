@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -28,11 +29,12 @@ struct Measured {
 
 struct Snapshot {
   timespec clock{};
-  rusage usage{};
+  rusage usage{}, children{};  // those that were waited for
   static Snapshot now() {
     Snapshot s;
     clock_gettime(CLOCK_MONOTONIC, &s.clock);
     getrusage(RUSAGE_SELF, &s.usage);
+    getrusage(RUSAGE_CHILDREN, &s.children);
     return s;
   }
 };
@@ -45,16 +47,17 @@ Measured difference(const Snapshot& a, const Snapshot& b) {
   Measured m;
   m.elapsed_ns = (b.clock.tv_sec - a.clock.tv_sec) * std::int64_t{1'000'000'000} +
                  b.clock.tv_nsec - a.clock.tv_nsec;
-  m.user_us = micros(b.usage.ru_utime) - micros(a.usage.ru_utime);
-  m.sys_us = micros(b.usage.ru_stime) - micros(a.usage.ru_stime);
-  const auto count = [](long from, long to) {
-    return static_cast<std::uint64_t>(to - from);
+  const auto add = [&m](const rusage& from, const rusage& to) {
+    const auto count = [](long x, long y) { return static_cast<std::uint64_t>(y - x); };
+    m.user_us += micros(to.ru_utime) - micros(from.ru_utime);
+    m.sys_us += micros(to.ru_stime) - micros(from.ru_stime);
+    m.minor_faults += count(from.ru_minflt, to.ru_minflt);
+    m.major_faults += count(from.ru_majflt, to.ru_majflt);
+    m.switches += count(from.ru_nvcsw + from.ru_nivcsw, to.ru_nvcsw + to.ru_nivcsw);
+    m.max_rss_kib = std::max(m.max_rss_kib, static_cast<std::uint64_t>(to.ru_maxrss));
   };
-  m.minor_faults = count(a.usage.ru_minflt, b.usage.ru_minflt);
-  m.major_faults = count(a.usage.ru_majflt, b.usage.ru_majflt);
-  m.switches =
-      count(a.usage.ru_nvcsw + a.usage.ru_nivcsw, b.usage.ru_nvcsw + b.usage.ru_nivcsw);
-  m.max_rss_kib = static_cast<std::uint64_t>(b.usage.ru_maxrss);
+  add(a.usage, b.usage);
+  add(a.children, b.children);
   return m;
 }
 

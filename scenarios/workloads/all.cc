@@ -79,6 +79,8 @@ constexpr CountDecl kOpsCounts[] = {
     {"mallocs", "calls of malloc, calloc, memalign, realloc"},
     {"refused-mallocs", "of these, those that answered NULL"},
     {"frees", "calls of free"},
+    {"forks", "calls of fork; what the children do is not counted here"},
+    {"refused-forks", "of these, those that failed"},
 };
 
 constexpr ParamDecl kSpecLike[] = {

@@ -8,7 +8,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
+#include <string>
+#include <type_traits>
 
 #include "allocator/platform.h"
 #include "allocator/ptmalloc/settings.h"
@@ -19,21 +20,36 @@ namespace faultline::workloads {
 
 // A block on a stack; the stack is a list through the pool.
 struct OpsBlock {
-  alloc::Addr at = 0;
-  std::uint64_t bytes = 0;
-  std::uint32_t older = 0, newer = 0;  // index + 1; 0: none
+  alloc::Addr at;
+  std::uint64_t bytes;
+  std::uint32_t older, newer;  // index + 1; 0: none
 };
 
+// What the children do is not counted here: they are other processes.
 struct OpsCounts {
-  std::uint64_t calls = 0, refused = 0, frees = 0;
+  std::uint64_t calls = 0, refused = 0, frees = 0, forks = 0, refused_forks = 0;
   bool pool_used_up = false;
+  bool no_fork = false;            // the allocator can't be copied
+  std::uint64_t child_status = 0;  // of the first one that ended with another than 0
+
+  void add(const OpsCounts& other) {
+    calls += other.calls;
+    refused += other.refused;
+    frees += other.frees;
+    forks += other.forks;
+    refused_forks += other.refused_forks;
+    pool_used_up |= other.pool_used_up;
+    no_fork |= other.no_fork;
+    if (child_status == 0) child_status = other.child_status;
+  }
 };
 
 // One thread of a program: its stacks, kept in `pool`.
 template <alloc::ThreadedPlatform P, typename Allocator>
 class OpsThread {
  public:
-  // Threads that it starts share the rest of the pool equally.  Allocates nothing.
+  // Threads that it starts share the rest of the pool equally; a child of a fork takes half
+  // of it.  Allocates nothing.
   OpsThread(P& p, Allocator& heap, const OpsProgram& program, std::span<OpsBlock> pool)
       : p_(p), heap_(heap), program_(program), pool_(pool) {}
 
@@ -46,6 +62,9 @@ class OpsThread {
         i = op.end;
       } else if (op.kind == MallocOp::kThreads) {
         run_threads(i, op);
+        i = op.end;
+      } else if (op.kind == MallocOp::kFork) {
+        run_fork(i);
         i = op.end;
       } else {
         play(op);
@@ -197,11 +216,62 @@ class OpsThread {
           c.counts[index] = thread.counts();
         },
         &crew);
-    for (unsigned i = 0; i < count; ++i) {
-      counts_.calls += counts[i].calls;
-      counts_.refused += counts[i].refused;
-      counts_.frees += counts[i].frees;
-      counts_.pool_used_up |= counts[i].pool_used_up;
+    for (unsigned i = 0; i < count; ++i) counts_.add(counts[i]);
+  }
+
+  // As it is when the parent forks; the child has nobody to share it with.
+  struct Fork {
+    OpsThread& parent;
+    Allocator heap;
+    std::span<OpsBlock> pool;
+    std::size_t used;
+    std::uint32_t free;
+    std::array<Stack, OpsProgram::kMostStacks> stacks;
+    std::size_t at;
+  };
+  enum ChildStatus : int { kFine, kPoolUsedUp };
+
+  static int child(P& p, void* arg) {
+    Fork& fork = *static_cast<Fork*>(arg);
+    const OpsProgram& program = fork.parent.program_;
+    fork.heap.fork_unlock_child(p);
+    OpsThread thread(p, fork.heap, program, fork.pool);
+    thread.used_ = fork.used;
+    thread.free_ = fork.free;
+    thread.stacks_ = fork.stacks;
+    thread.run(fork.at + 1, program.ops[fork.at].parent);
+    const OpsCounts& counts = thread.counts();
+    return counts.pool_used_up ? static_cast<int>(kPoolUsedUp)
+                               : static_cast<int>(counts.child_status);
+  }
+  static void parent(P& p, void* arg) {
+    const Fork& fork = *static_cast<Fork*>(arg);
+    const MallocOp& op = fork.parent.program_.ops[fork.at];
+    fork.parent.heap_.fork_unlock_parent(p);
+    if (op.parent != op.end) fork.parent.run(std::size_t{op.parent} + 1, op.end);
+  }
+  // The child's half of the pool begins with copies of the blocks in use.
+  void run_fork(std::size_t at) {
+    if constexpr (std::is_constructible_v<Allocator, const Allocator&>) {
+      const std::span<OpsBlock> whole = pool_;
+      const std::size_t own = used_ + (whole.size() - used_) / 2;
+      const std::span<OpsBlock> other = whole.subspan(own);
+      if (other.size() < used_) {
+        counts_.pool_used_up = true;
+        return;
+      }
+      std::copy_n(whole.begin(), used_, other.begin());
+      ++counts_.forks;
+      pool_ = whole.first(own);
+      heap_.fork_lock(p_);
+      Fork fork{*this, Allocator(heap_), other, used_, free_, stacks_, at};
+      const alloc::SysValue status = p_.run_child(child, parent, &fork);
+      pool_ = whole;
+      counts_.refused_forks += status.ok() ? 0 : 1;
+      counts_.pool_used_up |= status.value == kPoolUsedUp;
+      if (counts_.child_status == 0) counts_.child_status = status.value;
+    } else {
+      counts_.no_fork = true;
     }
   }
 
@@ -223,13 +293,20 @@ Outcome ops(P& p, Allocator& heap, const Params& params) {
     out.failure = "the program can't be read";  // the loader has refused it before
     return out;
   }
-  std::vector<OpsBlock> pool(params.bytes("blocks"));
-  OpsThread<P, Allocator> main(p, heap, *program, pool);
+  // Natively it counts: what is not used stays untouched.
+  const std::size_t room = params.bytes("blocks");
+  const auto pool = std::make_unique_for_overwrite<OpsBlock[]>(room);
+  OpsThread<P, Allocator> main(p, heap, *program, {pool.get(), room});
   main.run(0, program->size);
   const OpsCounts& counts = main.counts();
   out.counts["mallocs"] = counts.calls;
   out.counts["refused-mallocs"] = counts.refused;
   out.counts["frees"] = counts.frees;
+  out.counts["forks"] = counts.forks;
+  out.counts["refused-forks"] = counts.refused_forks;
+  if (counts.child_status != 0)
+    out.failure = "a child ended with status " + std::to_string(counts.child_status);
+  if (counts.no_fork) out.failure = "this allocator doesn't survive a fork";
   if (counts.pool_used_up) out.failure = "more blocks are alive than workload.blocks says";
   return out;
 }

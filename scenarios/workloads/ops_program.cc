@@ -10,7 +10,8 @@ namespace faultline::workloads {
 namespace {
 
 constexpr std::string_view kCommands =
-    "free, mallopt, read, repeat, sbrk, sleep, threads, trim, write, end, NAME = malloc …";
+    "fork, free, mallopt, parent, read, repeat, sbrk, sleep, threads, trim, write, end, "
+    "NAME = malloc …";
 constexpr std::string_view kAllocations = "calloc, malloc, memalign, realloc";
 constexpr std::string_view kParams =
     "arena_max, arena_test, mmap_max, mmap_threshold, mxfast, perturb, top_pad, "
@@ -98,12 +99,7 @@ class Reader {
   }
   OpsProblem end() const {
     if (depth_ == 0) return {};
-    return {
-        "this has no end",
-        open_line_[depth_ - 1],
-        1,
-        program_.ops[open_[depth_ - 1]].kind == MallocOp::kRepeat ? "repeat" : "threads",
-        {}};
+    return {"this has no end", open_line_[depth_ - 1], 1, name_of(innermost().kind), {}};
   }
 
  private:
@@ -120,7 +116,15 @@ class Reader {
     if (first == "sbrk") return numbers(words, op, MallocOp::kSbrk, 1, INT64_MIN);
     if (first == "sleep") return numbers(words, op, MallocOp::kSleep, 1, 0);
     if (first == "mallopt") return mallopt(words, op);
-    if (first == "repeat" || first == "threads") return opening(words, op, first);
+    for (const MallocOp::Kind kind :
+         {MallocOp::kRepeat, MallocOp::kThreads, MallocOp::kFork})
+      if (first == name_of(kind)) return opening(words, op, kind);
+    if (first == "parent") {
+      op.kind = MallocOp::kParent;
+      return depth_ == 0 || innermost().kind != MallocOp::kFork || innermost().parent != 0
+                 ? words.problem("no fork is open here")
+                 : OpsProblem{};
+    }
     if (first == "end") {
       op.kind = MallocOp::kEnd;
       return depth_ == 0 ? words.problem("there is nothing to end") : OpsProblem{};
@@ -183,13 +187,18 @@ class Reader {
     return p;
   }
 
-  OpsProblem opening(Words& words, MallocOp& op, std::string_view what) {
+  OpsProblem opening(Words& words, MallocOp& op, MallocOp::Kind kind) {
     if (depth_ == kMostDepth) return words.problem("loops are nested too deeply");
-    if (what == "threads" && in_threads_)
+    if (kind == MallocOp::kThreads && in_threads_)
       return words.problem("threads can't start threads");
-    return numbers(words, op, what == "repeat" ? MallocOp::kRepeat : MallocOp::kThreads, 1,
-                   1);
+    return numbers(words, op, kind, kind == MallocOp::kFork ? 0 : 1, 1);
   }
+  [[nodiscard]] static std::string_view name_of(MallocOp::Kind opener) {
+    return opener == MallocOp::kRepeat    ? "repeat"
+           : opener == MallocOp::kThreads ? "threads"
+                                          : "fork";
+  }
+  [[nodiscard]] MallocOp& innermost() const { return program_.ops[open_[depth_ - 1]]; }
 
   static OpsProblem numbers(Words& words, MallocOp& op, MallocOp::Kind kind, unsigned count,
                             std::int64_t least) {
@@ -226,14 +235,29 @@ class Reader {
   void add(const MallocOp& op, unsigned line) {
     const std::size_t index = program_.size++;
     program_.ops[index] = op;
-    if (op.kind == MallocOp::kRepeat || op.kind == MallocOp::kThreads) {
-      open_[depth_] = index;
-      open_line_[depth_++] = line;
-      if (op.kind == MallocOp::kThreads) in_threads_ = program_.has_threads = true;
-    } else if (op.kind == MallocOp::kEnd) {
-      MallocOp& opener = program_.ops[open_[--depth_]];
-      opener.end = static_cast<std::uint16_t>(index);
-      if (opener.kind == MallocOp::kThreads) in_threads_ = false;
+    const auto here = static_cast<std::uint16_t>(index);
+    switch (op.kind) {
+      case MallocOp::kRepeat:
+      case MallocOp::kThreads:
+      case MallocOp::kFork:
+        open_[depth_] = index;
+        open_line_[depth_++] = line;
+        in_threads_ |= op.kind == MallocOp::kThreads;
+        program_.has_fork |= op.kind == MallocOp::kFork;
+        break;
+      case MallocOp::kParent:
+        innermost().parent = here;
+        break;
+      case MallocOp::kEnd: {
+        MallocOp& opener = innermost();
+        opener.end = here;
+        if (opener.parent == 0) opener.parent = here;
+        if (opener.kind == MallocOp::kThreads) in_threads_ = false;
+        --depth_;
+        break;
+      }
+      default:
+        break;
     }
   }
 

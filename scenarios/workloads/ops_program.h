@@ -16,6 +16,10 @@
 //   sleep 100                microseconds
 //   repeat 10 … end          so many times
 //   threads 4 … end          in so many threads, started together; each has its own stacks
+//   fork … parent … end      a child process does the first part, with a copy of all
+//   blocks,
+//                            and ends; `parent` may be left out: what this process does
+//                            meanwhile; at the end it waits for the child
 //   # a comment
 //
 // Reading allocates nothing, so that a program can be played on a malloc that nobody has
@@ -43,13 +47,16 @@ struct MallocOp {
     kSleep,
     kRepeat,
     kThreads,
+    kFork,
+    kParent,
     kEnd
   };
   enum Which : std::uint8_t { kAll, kReverse, kLast, kFirst, kEvery };
   Kind kind = kEnd;
   Which which = kAll;
   std::uint8_t stack = 0;
-  std::uint16_t end = 0;      // kRepeat, kThreads: the index of its kEnd
+  std::uint16_t end = 0;      // kRepeat, kThreads, kFork: the index of its kEnd
+  std::uint16_t parent = 0;   // kFork: the index of its kParent, or of its kEnd
   std::int64_t a = 0, b = 0;  // the numbers, in the order of the text
 };
 
@@ -59,7 +66,7 @@ struct OpsProgram {
   std::size_t size = 0;
   std::array<std::string_view, kMostStacks> stacks{};  // their names, in the text
   std::size_t stack_count = 0;
-  bool has_threads = false;
+  bool has_fork = false;
 };
 
 // What is wrong with a text: line and column count from 1.

@@ -76,7 +76,7 @@ def natively(player, path, environment, warm, plays):
     traced, trace = strace(player, path, environment, str(warm), str(plays))
     if traced.returncode != 0:
         return None
-    calls = parse(trace, False)  # without those on the stacks of threads
+    calls = parse(trace, False, False)  # without those on the stacks of threads
     return per_play((faults, rss, *(sum(c.startswith(name) for c in calls) for name in ("brk", "madvise")),
                      len(re.findall(r"mmap\(.*, (?:67108864|134217728), PROT_NONE", trace))), plays)
 

@@ -32,6 +32,10 @@ using namespace faultline::workloads;
 
 // malloc's family with the members of Ptmalloc.
 struct LibcHeap {
+  // The libc's fork does it itself.
+  static void fork_lock(Native&) {}
+  static void fork_unlock_parent(Native&) {}
+  static void fork_unlock_child(Native&) {}
   static Addr malloc(Native&, std::uint64_t n) { return address(::malloc(n)); }
   static Addr calloc(Native&, std::uint64_t count, std::uint64_t each) {
     return address(::calloc(count, each));

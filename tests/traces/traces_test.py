@@ -123,17 +123,40 @@ def entry(relative, name, numbers, failed, value):
     return text + (" failed" if failed else "")
 
 
-LINE = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\w+)\((.*)\) += (\S+)")
+LINE = re.compile(r"^(?:(\d+) +)?(\w+)\((.*)\) += (\S+)")
 
 
-def parse(trace, boundaries):
-    """The calls between the two marks, without those that make threads and their stacks."""
-    relative, calls, inside, here, stacks = Relative(boundaries), [], False, None, set()
+UNFINISHED = re.compile(r"^(\d+) +(\w+\(.*?) <unfinished \.\.\.>$")
+RESUMED = re.compile(r"^(\d+) +<\.\.\. \w+ resumed>(.*)$")
+
+
+def joined(trace):
+    """Lines of calls; one that another process's call stands amid is put together again."""
+    begun = {}
     for line in trace.splitlines():
+        if match := UNFINISHED.match(line):
+            begun[match.group(1)] = match.group(2)
+        elif (match := RESUMED.match(line)) and match.group(1) in begun:
+            yield f"{match.group(1)} {begun.pop(match.group(1))}{match.group(2)}"
+        else:
+            yield line
+
+
+def parse(trace, boundaries, forks):
+    """The calls between the two marks, without those that make threads and their stacks.
+
+    forks: a new number is a process with a break of its own, or a thread of one.
+    """
+    relative, calls, inside, stacks = Relative(boundaries), [], False, set()
+    breaks, last = {}, None
+    for line in joined(trace):
         match = LINE.match(line)
         if not match:
             continue
-        name, arguments, result = match.groups()
+        pid, name, arguments, result = match.groups()
+        process = pid if forks else "all"
+        here = breaks.setdefault(process, breaks.get(last))
+        last = process
         if name == "getppid":
             inside = not inside
             continue
@@ -147,7 +170,7 @@ def parse(trace, boundaries):
                 calls.append(relative.moved(here, value))
             elif inside and words[0] != "NULL":
                 calls.append("brk failed")
-            here = value
+            breaks[process] = value
             continue
         if not inside or name in ("clone", "clone3", "exit"):
             continue
@@ -214,6 +237,7 @@ def main(player, tracer, library, programs):
     for program in programs:
         tunables = tunables_of(program)
         boundaries = "hugetlb=1" in tunables
+        forks = re.search(r"^\s*fork", pathlib.Path(program).read_text(), re.MULTILINE) is not None
         ours = model([tracer, "2.36", tunables, program], boundaries)
         environment = {"GLIBC_TUNABLES": tunables} if tunables else {}
         worlds = {"preloaded": {**environment, "LD_PRELOAD": library, "FAULTLINE_MALLOC": "2.36"}}
@@ -221,7 +245,7 @@ def main(player, tracer, library, programs):
             worlds["glibc 2.36"] = environment
         for name, env in worlds.items():
             done, trace = strace(player, program, env)
-            theirs = parse(trace, boundaries)
+            theirs = parse(trace, boundaries, forks)
             if done.returncode != 0 or (found := difference(name, theirs, ours)):
                 wrong += 1
                 print(f"{program}: {len(theirs)} calls {name}, {len(ours)} in the model\n"

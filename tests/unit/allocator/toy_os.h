@@ -306,6 +306,7 @@ class ToyThread {
     if (!lock.held) std::abort();
     lock.held = false;
   }
+  void reset_lock(Lock& lock) { lock.held = false; }
   Lock& lock_at(Addr at, const char* name) {
     return os.locks_.try_emplace(at, name).first->second;
   }

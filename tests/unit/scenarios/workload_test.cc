@@ -64,6 +64,7 @@ class CountingPlatform {
   bool try_lock(Lock&) { return true; }
   void unlock(Lock&) {}
   Lock& lock_at(alloc::Addr, const char*) { return lock_; }
+  void reset_lock(Lock&) {}
   alloc::ThreadWords& thread_words() { return thread_words_; }
   bool multi_threaded() { return true; }
   alloc::Addr static_storage(std::uint64_t) { return 0; }
@@ -71,6 +72,12 @@ class CountingPlatform {
   void run_threads(unsigned count, void (*body)(CountingPlatform&, unsigned, void*),
                    void* arg) {
     for (unsigned i = 0; i < count; ++i) body(*this, i, arg);
+  }
+  alloc::SysValue run_child(int (*child)(CountingPlatform&, void*),
+                            void (*parent)(CountingPlatform&, void*), void* arg) {
+    const int status = child(*this, arg);
+    parent(*this, arg);
+    return {static_cast<alloc::Addr>(status), 0};
   }
 
   std::uint64_t sleeps = 0, mapped = 0;
