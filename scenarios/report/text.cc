@@ -20,27 +20,24 @@ using scenario::VariantResult;
 constexpr std::size_t kWidth = 110;
 
 struct TableMetric {
-  const char* metric;
-  const char* title;
+  std::string metric;
+  std::string title;
 };
-constexpr TableMetric kTableMetrics[] = {
+const TableMetric kTableMetrics[] = {
     {"elapsed_s", "elapsed s"},
     {"user_s", "user s"},
     {"sys_s", "sys s"},
     {"sys_per_elapsed", "sys/elapsed"},
     {"minor-faults", "minor-faults"},
-    {"thp_fault_alloc", "thp_fault_alloc"},
-    {"thp_fault_fallback", "thp_fault_fallback"},
-    {"max_rss_kib", "max RSS KiB"},
 };
 
-constexpr TableMetric kTlbMetrics[] = {
+const TableMetric kTlbMetrics[] = {
     {"dTLB-loads", "dTLB-loads"},        {"dTLB-load-misses", "dTLB-load-misses"},
     {"tlb_l1_misses", "L1 TLB misses"},  {"tlb_walks", "page walks"},
     {"tlb_vain_walks", "walks in vain"}, {"tlb_walk_s", "walk s"},
 };
 
-std::string cell(const VariantResult& v, const char* metric) {
+std::string cell(const VariantResult& v, const std::string& metric) {
   const Metric* m = v.metric(metric);
   return m == nullptr ? "-" : m->value.rounded(3).grouped();
 }
@@ -65,7 +62,10 @@ std::string table_of(const Result& r, std::span<const TableMetric> metrics) {
 }
 
 std::string variants_table(const Result& r) {
-  return table_of(r, kTableMetrics);
+  std::vector<TableMetric> metrics(std::begin(kTableMetrics), std::end(kTableMetrics));
+  for (const std::string& name : r.columns)
+    metrics.push_back({name, name == "max_rss_kib" ? "max RSS KiB" : name});
+  return table_of(r, metrics);
 }
 
 // What the TLBs did, and what the CPU's events count; or that they were left out.

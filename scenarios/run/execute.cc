@@ -74,6 +74,7 @@ Result run_scenario(const Scenario& scenario, const RunChoice& choice,
   Result result;
   result.scenario = scenario.name;
   result.title = scenario.title;
+  result.columns = scenario.columns;
   result.source = scenario.source;
   result.seed = scenario.seed;
   for (const VariantRun& r : runs) result.variants.push_back(r.result);

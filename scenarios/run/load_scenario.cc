@@ -13,8 +13,8 @@ namespace faultline::scenario {
 namespace {
 
 const std::vector<std::string> kTopKeys = {
-    "about",     "allocator", "expect", "kernel", "machine", "pressure", "processes",
-    "published", "seed",      "source", "title",  "variant", "workload"};
+    "about",     "allocator", "columns", "expect", "kernel", "machine", "pressure",
+    "processes", "published", "seed",    "source", "title",  "variant", "workload"};
 const std::vector<std::string> kVariantKeys = {
     "allocator", "expect",    "kernel", "machine", "name",  "pressure",
     "processes", "published", "seed",   "set",     "title", "workload"};
@@ -127,6 +127,7 @@ class Loader {
     for (const Node& variant : variants) add_variant(variant);
     if (variants.empty()) add_spec("default", out_.title, settings_of(file_));
     out_.seed = out_.variants.front().seed;
+    add_columns();
     add_shared_published();
     for (std::size_t i = 0; i < variants.size(); ++i)
       if (const Node* expect = variants[i].find("expect"))
@@ -197,6 +198,16 @@ class Loader {
                           "two published numbers for " + metric + " of " + spec.name,
                           {},
                           {}});
+  }
+
+  void add_columns() {
+    const Node* const columns = file_.find("columns");
+    if (columns == nullptr) return;
+    out_.columns.clear();
+    const RunSpec& first = out_.variants.front();
+    const auto known = metric_names(first.workload.decl(), first.profile);
+    for (const Node& name : as_list(*columns, "columns"))
+      out_.columns.push_back(known[as_choice(name, "columns", known, "metric")]);
   }
 
   // The scenario's own [[published]], each of which names its variant.

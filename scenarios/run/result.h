@@ -75,6 +75,7 @@ struct VariantResult {
 
 struct Result {
   std::string scenario, title, source;
+  std::vector<std::string> columns;  // as the scenario's
   std::uint64_t seed = 0;
   std::vector<VariantResult> variants;
   std::vector<std::string> verdict;  // sentences that compare the variants

@@ -65,6 +65,9 @@ struct RunSpec {
 struct Scenario {
   std::string file, name;  // name: the file's, without folder and ".toml"
   std::string title, about, source;
+  // Metrics that its table shows beside times and faults.
+  std::vector<std::string> columns = {"thp_fault_alloc", "thp_fault_fallback",
+                                      "max_rss_kib"};
   std::uint64_t seed = 1;
   std::vector<RunSpec> variants;  // at least one; "default" if the file names none
 };

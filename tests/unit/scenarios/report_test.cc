@@ -37,7 +37,13 @@ Result sample() {
   v.explanation = {"It is slow because it is slow."};
   v.cost_notes = {{"clear_rate", "16 GB/s", "calibration", "fitted"},
                   {"pte_set", "100 ns", "assumed", ""}};
-  Result r{"mallocstress", "A title", "A source", 7, {v}, {"b: nothing"}};
+  Result r{.scenario = "mallocstress",
+           .title = "A title",
+           .source = "A source",
+           .columns = {"thp_fault_alloc", "max_rss_kib"},
+           .seed = 7,
+           .variants = {v},
+           .verdict = {"b: nothing"}};
   return r;
 }
 
@@ -99,6 +105,7 @@ TEST(Text, ShowsTableComparisonExpectationsAndReasons) {
   EXPECT_NE(t.find("reported    478.089       -      -            -     1,234,567"),
             std::string::npos)
       << t;
+  EXPECT_NE(t.find("minor-faults  thp_fault_alloc  max RSS KiB\n"), std::string::npos) << t;
   EXPECT_NE(t.find("reported   elapsed_s   478.1  478.1        1.000  calibration"),
             std::string::npos)
       << t;
