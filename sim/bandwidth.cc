@@ -54,6 +54,7 @@ void SharedBandwidth::transfer(Task& task, std::uint64_t bytes, std::uint64_t ma
     const Duration alone = time_for(me.left, std::min(max_rate, capacity_));
     if (engine_->nobody_due_until(task.now() + alone)) {
       task.charge(alone);
+      engine_->begin_work(task);
       return;
     }
   }
@@ -68,6 +69,7 @@ void SharedBandwidth::transfer(Task& task, std::uint64_t bytes, std::uint64_t ma
     engine_->preempt(task);
     join(me);
   }
+  engine_->begin_work(task);
 }
 
 SharedBandwidth::RateClass& SharedBandwidth::class_of(std::uint64_t max_rate) {

@@ -35,6 +35,10 @@ Engine::Engine(MachineShape shape, SchedCosts costs)
       main_(std::make_unique<Fiber>(*fibers_)) {
   FAULTLINE_CHECK(!cpus_.empty());
   FAULTLINE_CHECK_GT(costs_.slice, Duration{});
+  FAULTLINE_CHECK(shape_.threads_per_core == 1 || shape_.threads_per_core == 2);
+  FAULTLINE_CHECK_EQ(cpus_.size() % static_cast<std::size_t>(shape_.threads_per_core), 0u);
+  FAULTLINE_CHECK(shape_.smt_gain >= 1000 && shape_.smt_gain <= 2000);
+  if (smt()) idle_cores_ = idle_cpus_ / 2;
   build_topology();
 #ifndef NDEBUG
   check_lock_order();
@@ -50,7 +54,7 @@ Task& Engine::spawn(std::string name, std::function<void(Task&)> body, Time star
   task.id_ = static_cast<TaskId>(tasks_.size() - 1);
   task.name_ = std::move(name);
   task.engine_ = this;
-  task.horizon_ = &horizon_;
+  task.horizon_ = smt() ? &task_horizon_ : &horizon_;
   task.tree_ = &centres_;
   task.lock_order_ = lock_order_.get();
   task.where_ = centres_.root();
@@ -83,7 +87,7 @@ std::uint64_t Engine::next_order(int priority) {
 
 void Engine::push(const EventQueue::Entry& entry) {
   queue_.push(entry);
-  if (entry.time < horizon_) horizon_ = entry.time;
+  lower_horizon(entry.time);
 }
 
 // The task's turn comes at `when`; an entry it had before is void.
@@ -138,6 +142,9 @@ void Engine::set_horizon() {
   horizon_ = queue_.empty() ? Time::never() : queue_.top().time;
   if (current_ != nullptr && !cpu_of(*current_).queue.empty())
     horizon_ = std::min(horizon_, current_->slice_end_);
+  if (!smt()) return;
+  const bool alone = current_ == nullptr || !sibling_busy(current_->cpu_);
+  task_horizon_ = alone ? horizon_ : Time{};
 }
 
 // Runs events until a task is due and makes it current; null when the run is over.
@@ -186,12 +193,17 @@ void Engine::give_way(Task& task) {
 
 void Engine::synchronise(Task& task) {
   FAULTLINE_CHECK_EQ(current_, &task);
-  while (!queue_.empty() && stale(queue_.top())) queue_.pop();
-  if (!queue_.empty() && queue_.top().time <= task.now_) {
-    post(task, task.now_);
-    give_way(task);
-  }
-  if (task.preemptible() && need_resched(task)) preempt(task);
+  do {
+    while (!queue_.empty() && stale(queue_.top())) queue_.pop();
+    if (!queue_.empty() && queue_.top().time <= task.now_) {
+      post(task, task.now_);
+      give_way(task);
+    }
+  } while (smt() && share_core(task));
+  if (task.preemptible() && need_resched(task))
+    preempt(task);
+  else if (smt())
+    balance_cores(task);
   set_horizon();
 }
 
@@ -199,6 +211,7 @@ void Engine::stay(Task& task, TaskState state, Time until, OnResched on_resched)
   FAULTLINE_CHECK_EQ(current_, &task);
   if (until < horizon_) {
     task.book(task.where_, state, until - task.now_);
+    if (state != TaskState::kRunning) begin_work(task);
     return;
   }
   task.waiting_ = task.staying_ = true;
@@ -210,6 +223,7 @@ void Engine::stay(Task& task, TaskState state, Time until, OnResched on_resched)
   if (end != Time::never()) post(task, end);
   give_way(task);
   task.staying_ = task.stop_on_resched_ = false;
+  if (state != TaskState::kRunning) begin_work(task);
 }
 
 // --- a task's life ---
@@ -217,6 +231,7 @@ void Engine::stay(Task& task, TaskState state, Time until, OnResched on_resched)
 void Engine::make_fiber(Task& task) {
   task.fiber_ = std::make_unique<Fiber>(*fibers_, [this, &task]() -> Fiber& {
     set_horizon();
+    begin_work(task);
     try {
       task.body_(task);
       task.sync();
@@ -248,7 +263,7 @@ void Engine::run() {
     main_->switch_to(*next->fiber_);
   }
   current_ = nullptr;
-  horizon_ = Time::never();
+  horizon_ = task_horizon_ = Time::never();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   settle();
 }
@@ -268,7 +283,7 @@ void Engine::stop_if(bool daemon_only) {
     if (task->finished() || (daemon_only && !task->daemon_)) continue;
     task->stopping_ = true;
     current_ = task.get();
-    horizon_ = Time::never();
+    horizon_ = task_horizon_ = Time::never();
     if (task->fiber_) main_->switch_to(*task->fiber_);
     task->phase_ = Task::Phase::kFinished;
     if (!task->daemon_) --live_;

@@ -15,6 +15,7 @@
 // and no balancing beyond that.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -37,6 +38,10 @@ class FiberHost;
 struct MachineShape {
   std::vector<int> node_of_cpu;                 // one entry a CPU; nodes from 0
   std::vector<std::vector<int>> node_distance;  // SLIT; may be empty with one node
+  // With 2, CPUs 2n and 2n+1 are the threads of one core; both busy do smt_gain
+  // thousandths of what one does alone.  See smt.cc.
+  int threads_per_core = 1;
+  int smt_gain = 2000;
 };
 
 struct SchedCosts {
@@ -116,6 +121,10 @@ class Engine {
   enum class OnResched : bool { kStay, kStop };
   void stay(Task& task, TaskState state, Time until, OnResched on_resched);
 
+  // What the task has done since it was last synced was no work of its core: a busy
+  // sibling doesn't make it longer.
+  void begin_work(Task& task);
+
   // What the running task does until `when` can't be seen or changed by anyone.
   [[nodiscard]] bool nobody_due_until(Time when) const { return when < horizon_; }
 
@@ -136,12 +145,18 @@ class Engine {
     std::deque<Task*> queue;
     Time idle_since;
     Duration idle;
+    Time busy_since;  // of the running task
+    Duration busy;    // before that
   };
   struct Stopped {};  // thrown into a task that stop() unwinds
 
   // engine.cc: events and switching.
   std::uint64_t next_order(int priority);
   void push(const EventQueue::Entry& entry);
+  void lower_horizon(Time when) {
+    horizon_ = std::min(horizon_, when);
+    task_horizon_ = std::min(task_horizon_, when);
+  }
   void post(Task& task, Time when);
   [[nodiscard]] static bool stale(const EventQueue::Entry& entry);
   void run_callback(EventQueue::Callback& callback);
@@ -169,6 +184,17 @@ class Engine {
   void leave_cpu(Task& task, Time when);
   [[nodiscard]] Task* steal_for(int cpu);
   void tell_watchers(Task& task, bool on_cpu);
+
+  // smt.cc: hardware threads.
+  [[nodiscard]] bool sibling_busy(int cpu) const;
+  [[nodiscard]] Duration busy_time(int cpu, Time until) const;
+  bool share_core(Task& task);
+  void book_lost(Task& task, Duration more, Duration user, Duration worked);
+  [[nodiscard]] bool core_idle(int cpu) const;
+  [[nodiscard]] int idle_thread_of(const std::vector<int>& node, int near) const;
+  [[nodiscard]] int pulling_core(Time when) const;
+  void balance_cores(Task& task);
+  [[nodiscard]] bool smt() const { return shape_.threads_per_core > 1; }
   Cpu& cpu_of(const Task& task) { return cpus_[static_cast<std::size_t>(task.cpu_)]; }
 
   MachineShape shape_;
@@ -178,6 +204,8 @@ class Engine {
   std::unique_ptr<LockOrder> lock_order_;
 
   Time horizon_ = Time::never();
+  // What tasks look at: horizon_, or zero where each sync has to ask for a busy sibling.
+  Time task_horizon_ = Time::never();
   Time now_;  // of the last event or task due
   Task* current_ = nullptr;
   EventQueue queue_;
@@ -188,6 +216,7 @@ class Engine {
 
   std::vector<Cpu> cpus_;
   int idle_cpus_ = 0;
+  int idle_cores_ = 0;      // with SMT: all threads idle
   std::size_t queued_ = 0;  // tasks in all CPUs' queues
   std::vector<std::vector<int>> cpus_of_node_;
   std::vector<std::vector<int>> nodes_by_distance_;  // from each node, itself first

@@ -65,6 +65,7 @@ void Engine::block(Task& task, TaskState state, Time until) {
   }
   leave_cpu(task, task.now_);
   give_way(task);
+  begin_work(task);
   if (timed && !task.daemon_) --asleep_live_;
 }
 
@@ -79,6 +80,7 @@ void Engine::preempt(Task& task) {
   const int shortest = shortest_queue_near(task.cpu_);
   enqueue(shortest, task, when);
   give_way(task);
+  begin_work(task);
 }
 
 // The CPU goes to the next in its queue, else to one taken from the longest queue, else
@@ -89,7 +91,9 @@ void Engine::leave_cpu(Task& task, Time when) {
   FAULTLINE_CHECK_EQ(c.running, &task);
   c.running = nullptr;
   c.idle_since = when;
+  c.busy += std::max(when - c.busy_since, Duration{});
   ++idle_cpus_;
+  if (smt() && core_idle(cpu)) ++idle_cores_;
   tell_watchers(task, false);
   Task* next = nullptr;
   if (!c.queue.empty()) {
@@ -170,15 +174,22 @@ int Engine::idlest_cpu(int parent_cpu) const {
     const std::ptrdiff_t count = std::count_if(cpus.begin(), cpus.end(), idle);
     if (count <= most) continue;
     most = count;
-    best = *std::find_if(cpus.begin(), cpus.end(), idle);
+    best = smt() ? idle_thread_of(cpus, parent_cpu)
+                 : *std::find_if(cpus.begin(), cpus.end(), idle);
   }
   return best >= 0 ? best : shortest_queue_near(parent_cpu);
 }
 
 int Engine::idle_cpu_near(int cpu) const {
-  for (int node : nodes_by_distance_[index(shape_.node_of_cpu[index(cpu)])])
+  for (int node : nodes_by_distance_[index(shape_.node_of_cpu[index(cpu)])]) {
+    if (smt()) {
+      const int thread = idle_thread_of(cpus_of_node_[index(node)], cpu);
+      if (thread >= 0) return thread;
+      continue;
+    }
     for (int other : cpus_of_node_[index(node)])
       if (cpus_[index(other)].running == nullptr) return other;
+  }
   FAULTLINE_CHECK(false);
   return -1;
 }
@@ -212,7 +223,7 @@ void Engine::enqueue(int cpu, Task& task, Time when) {
     running.slice_end_ += costs_.slice * (over / costs_.slice.count_ps() + 1);
   }
   if (&running == current_) {
-    horizon_ = std::min(horizon_, running.slice_end_);
+    lower_horizon(running.slice_end_);
   } else if (running.staying_ && running.stop_on_resched_) {
     const Time end = std::max(running.slice_end_, running.now_);
     if (running.entry_order_ == 0 || end < running.entry_time_) post(running, end);
@@ -229,11 +240,14 @@ void Engine::put_on(int cpu, Task& task, Time when, Duration latency) {
   task.cpu_ = cpu;
   task.node_ = shape_.node_of_cpu[index(cpu)];
   task.slice_end_ = runs + costs_.slice;
+  if (smt() && core_idle(cpu)) --idle_cores_;
   c.running = &task;
+  c.busy_since = runs;
   c.idle += runs - c.idle_since;
   --idle_cpus_;
   if (costs_.context_switch > Duration{}) task.charge(kSchedule, costs_.context_switch);
   post(task, task.now_);
+  if (smt() && current_ != nullptr && current_->cpu_ == (cpu ^ 1)) task_horizon_ = Time{};
   tell_watchers(task, true);
 }
 

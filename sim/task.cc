@@ -22,7 +22,10 @@ void Task::work(Duration d) {
     engine_->stay(*this, TaskState::kRunning, end,
                   preemptible() ? Engine::OnResched::kStop : Engine::OnResched::kStay);
     d = end - now_;
-    if (preemptible() && engine_->need_resched(*this)) engine_->preempt(*this);
+    if (engine_->smt())
+      sync_slow();
+    else if (preemptible() && engine_->need_resched(*this))
+      engine_->preempt(*this);
   }
   sync();
 }

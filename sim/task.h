@@ -166,6 +166,12 @@ class Task {
     if (state <= TaskState::kSpinning) (node->kernel ? usage_.sys : usage_.user) += d;
   }
 
+  // With SMT, of the work since the task was last synced or came onto its CPU: what stood
+  // when it began, and what the sibling took that hasn't been added to it yet.
+  struct SharedCore {
+    Duration sibling_busy, running, user, owed;
+  };
+
   Time now_;
   const Time* horizon_ = nullptr;  // the engine's: nobody else is due before it
   CentreTree::Node* where_ = nullptr;
@@ -199,6 +205,7 @@ class Task {
   std::vector<CpuWatcher*> watchers_;
   std::string_view waiting_for_;
   const Task* waiting_on_ = nullptr;
+  SharedCore shared_core_;
 };
 
 // Stands one level deeper while it lives.
