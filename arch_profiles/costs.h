@@ -76,6 +76,9 @@ enum class Confidence : std::uint8_t {
   X(virt_walk, "added where a guest's hardware walks both page tables to set a bit")      \
   X(virt_fault, "added to each page fault of a guest: two-dimensional page walks")        \
   X(virt_wake, "added when an idle CPU of a guest wakes: its host schedules it")          \
+  X(mmu_lock_fault, "shadow paging: under the host's mmu_lock for each guest page fault") \
+  X(mmu_lock_sync, "shadow paging: under mmu_lock for each TLB flush of a guest")         \
+  X(mmu_lock_waiter, "added to a hand-over of mmu_lock for each other CPU that spins")    \
   X(tlb_l2_hit, "an access that misses the first level of the TLB and hits the second")   \
   X(tlb_walk_level, "each level of a page walk that the walk cache doesn't know")
 

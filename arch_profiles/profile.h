@@ -114,9 +114,17 @@ struct TlbEvents {
   std::string note;  // the hardware's events, in words
 };
 
-// What the kernel runs on: the machine itself, or KVM with nested page tables.  The costs
-// of a guest are those of the machine and what virt_exit, virt_fault and virt_wake add.
-enum class Virt : std::uint8_t { kNone, kKvm };
+// What the kernel runs on: the machine itself, KVM with nested page tables, or KVM that
+// keeps shadow page tables.  The costs of a guest are those of the machine and what
+// virt_exit, virt_fault and virt_wake add.
+enum class Virt : std::uint8_t { kNone, kKvm, kKvmShadow };
+
+// A sleep state of an idle CPU (of a guest: of the host's CPU), as cpuidle knows it.
+struct IdleState {
+  std::string name;
+  Duration exit_latency, target_residency;
+  std::string source;
+};
 
 // The last-level data cache of each NUMA node.  With one, bulk accesses look up their pages
 // (kernel_model/mm/data_caches.h); without, they all take the same time.
@@ -138,6 +146,10 @@ struct Profile {
   Geometry geometry;
   Layout layout;
   unsigned cpus = 1;
+  // Hardware threads of a core: 1 or 2.  With 2, CPUs 2n and 2n+1 are one core, which does
+  // smt_gain thousandths of one thread's work when both are busy.
+  unsigned smt = 1, smt_gain = 2000;
+  std::vector<IdleState> idle_states;  // shallow to deep; none: waking takes no longer
   std::vector<int> node_of_cpu;
   std::vector<NumaNode> nodes;
   std::vector<std::vector<int>> node_distance;
@@ -158,7 +170,7 @@ struct Profile {
   bool tlb_model = false;  // accesses go through the modelled TLBs
   Llc llc;
   Costs costs;
-  std::map<std::string, CostSource> cost_sources;  // by cost name
+  std::map<std::string, CostSource> cost_sources;  // by cost name, and "smt_gain"
 
   [[nodiscard]] std::uint64_t memory_bytes() const;
 };

@@ -14,7 +14,7 @@ const std::vector<std::string> kIsas = {"x86-64",      "arm64",   "ppc64-hash",
                                         "mips64",      "sparc64", "loongarch64"};
 const std::vector<std::string> kConfidences = {"measured", "published", "derived",
                                                "assumed", "calibration"};
-const std::vector<std::string> kVirts = {"none", "kvm"};
+const std::vector<std::string> kVirts = {"none", "kvm", "kvm-shadow"};
 constexpr int kMaxCpus = 4096, kMaxNodes = 1024;
 
 std::string text_or(const Node& table, std::string_view key, std::string fallback) {
@@ -276,7 +276,8 @@ void read_tlbs(const Node& tree, Profile& p) {
     p.tlb_model = as_boolean(*model, "tlb_model");
 }
 
-// A cost is a table with its source, or, in a scenario, just the value.
+}  // namespace
+
 const Node& cost_value(const Node& cost, std::string_view key, CostSource& source) {
   if (!cost.is_table()) {
     source.source = "set by the scenario";
@@ -291,6 +292,8 @@ const Node& cost_value(const Node& cost, std::string_view key, CostSource& sourc
   source.note = text_or(cost, "note", "");
   return require(cost, "value", key);
 }
+
+namespace {
 
 void read_costs(const Node& table, Profile& profile) {
   const auto read = [&](std::string_view name, Dimension dimension) {
@@ -323,11 +326,17 @@ void read_costs(const Node& table, Profile& profile) {
 }
 
 // A guest's costs.  The initiator of a TLB flush sends an IPI for each receiver; the
-// receivers take theirs and acknowledge at the same time.
-void virtualise(Costs& c) {
-  c.fault_entry_exit += c.virt_fault;
-  c.dirty_assist += c.virt_walk;
-  c.tlb_miss_walk += c.virt_walk;
+// receivers take theirs and acknowledge at the same time.  With shadow page tables the
+// hardware walks one table, as on the machine itself, and writing CR3 is an exit; what a
+// fault costs is kernel_model/mm/shadow_mmu.h's.
+void virtualise(Costs& c, Virt virt) {
+  if (virt == Virt::kKvmShadow) {
+    c.tlb_flush_local += c.virt_exit;
+  } else {
+    c.fault_entry_exit += c.virt_fault;
+    c.dirty_assist += c.virt_walk;
+    c.tlb_miss_walk += c.virt_walk;
+  }
   c.tlb_flush_broadcast += c.virt_exit * 2;
   c.tlb_flush_per_cpu += c.virt_exit;
   c.tlb_flush_receive += c.virt_exit * 2;
@@ -374,10 +383,11 @@ Profile build_profile(const Node& tree, std::string name) {
   p.per_vma_lock_since = text_or(features, "per_vma_lock_since", "");
   read_tlbs(tree, p);
   read_llc(tree, p);
+  read_cores(tree, p);
   read_costs(table_of(tree, "costs"), p);
   if (const Node* virt = tree.find("virt"))
     p.virt = static_cast<Virt>(as_choice(*virt, "virt", kVirts));
-  if (p.virt != Virt::kNone) virtualise(p.costs);
+  if (p.virt != Virt::kNone) virtualise(p.costs, p.virt);
   return p;
 }
 

@@ -165,6 +165,25 @@ void check_topology(const Profile& p, const Node& tree) {
       impossible(tree, {"node_distance"}, "a node's distance to itself is 10");
 }
 
+void check_cores(const Profile& p, const Node& tree) {
+  if (p.cpus % p.smt != 0)
+    impossible(tree, {"smt", "cpus"},
+               std::to_string(p.cpus) + " CPUs are no cores of " + std::to_string(p.smt) +
+                   " threads");
+  for (std::size_t cpu = 0; p.smt == 2 && cpu < p.cpus; cpu += 2)
+    if (p.node_of_cpu[cpu] != p.node_of_cpu[cpu + 1])
+      impossible(tree, {"node_of_cpu", "smt", "nodes"},
+                 "CPUs " + std::to_string(cpu) + " and " + std::to_string(cpu + 1) +
+                     " are one core but on two nodes");
+  for (std::size_t i = 1; i < p.idle_states.size(); ++i) {
+    const IdleState &shallow = p.idle_states[i - 1], &deep = p.idle_states[i];
+    if (deep.exit_latency < shallow.exit_latency ||
+        deep.target_residency < shallow.target_residency)
+      impossible(tree, {"idle_state"},
+                 deep.name + " is not deeper than " + shallow.name + " before it");
+  }
+}
+
 void check_layout(const Profile& p, const Node& tree) {
   const Layout& layout = p.layout;
   const std::uint64_t page = p.geometry.page_size();
@@ -276,6 +295,7 @@ void check_profile(const Profile& profile, const Node& tree) {
   check_geometry(profile, tree);
   check_memory(profile, tree);
   check_topology(profile, tree);
+  check_cores(profile, tree);
   check_layout(profile, tree);
   check_rest(profile, tree);
 }

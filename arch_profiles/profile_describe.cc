@@ -28,6 +28,16 @@ std::string since(const std::string& version) {
 std::string machine(const Profile& p) {
   std::string out = fmt::format("machine\n  {:<28}{} at {}\n", "CPUs", p.cpus,
                                 format_quantity(p.cpu_hz, Dimension::kFrequency));
+  if (p.smt > 1)
+    out += fmt::format("  {:<28}{} cores of 2, which do {:.3f} of one thread's work\n",
+                       "hardware threads", p.cpus / p.smt, p.smt_gain / 1000.0);
+  for (const IdleState& s : p.idle_states)
+    out += fmt::format(
+        "  {:<28}exit {}, from {} idle\n", "idle state " + s.name,
+        format_quantity(static_cast<std::uint64_t>(s.exit_latency.count_ps()),
+                        Dimension::kTime),
+        format_quantity(static_cast<std::uint64_t>(s.target_residency.count_ps()),
+                        Dimension::kTime));
   for (std::size_t i = 0; i < p.nodes.size(); ++i) {
     std::string distances;
     for (const int d : p.node_distance[i]) distances += fmt::format(" {}", d);

@@ -25,8 +25,9 @@ struct TableKeys {
 const std::vector<TableKeys>& format() {
   static const std::vector<TableKeys> tables = {
       {"",
-       {"abstract", "base", "cpu_frequency", "cpus", "isa", "memory", "node_distance",
-        "node_of_cpu", "nodes", "source", "title", "tlb", "tlb_model", "virt"}},
+       {"abstract", "base", "cpu_frequency", "cpus", "idle_state", "isa", "memory",
+        "node_distance", "node_of_cpu", "nodes", "smt", "smt_gain", "source", "title",
+        "tlb", "tlb_model", "virt"}},
       {"geometry",
        {"contpte_pages", "hugetlb_sizes", "levels", "max_order", "page_size", "pa_bits",
         "thp", "va_bits"}},

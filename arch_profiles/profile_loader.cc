@@ -94,8 +94,8 @@ Node resolved_tree(std::string_view name, const Place& asked_at, std::size_t dep
 // The costs of virtualisation lie under those of the profile.
 void add_virt_costs(Node& tree) {
   const Node* virt = tree.find("virt");
-  if (virt == nullptr || virt->text != "kvm") return;
-  Node with = resolved_tree("virt-kvm", virt->place);
+  if (virt == nullptr || (virt->text != "kvm" && virt->text != "kvm-shadow")) return;
+  Node with = resolved_tree("virt-" + virt->text, virt->place);
   const Node own = std::move(tree);
   overlay(with, own);
   with.place = own.place;

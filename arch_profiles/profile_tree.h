@@ -26,6 +26,12 @@ void check_profile_keys(const Node& tree, Format format);
 
 // Its part for [llc].
 void read_llc(const Node& tree, Profile& profile);
+// smt, smt_gain, [[idle_state]].
+void read_cores(const Node& tree, Profile& profile);
+// The number or text of a cost, which is a table with its source or, in a scenario, the
+// value alone.
+[[nodiscard]] const Node& cost_value(const Node& cost, std::string_view key,
+                                     CostSource& source);
 
 // Refuses a machine that can't exist.  Blames the node of `tree` that says so.
 void check_profile(const Profile& profile, const Node& tree);

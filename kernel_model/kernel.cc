@@ -10,6 +10,7 @@
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/shadow_mmu.h"
 #include "kernel_model/mm/vmscan.h"
 #include "kernel_model/phys/page_contents.h"
 #include "kernel_model/phys/phys_mem.h"
@@ -44,8 +45,10 @@ Kernel::Kernel(Engine& engine, const arch::Profile& profile, const KernelConfig&
       mm_shared_(std::make_unique<MmShared>(*this)),
       hugetlb_(std::make_unique<HugetlbPools>(*this)),
       tlbs_(profile_.tlb_model ? std::make_unique<Tlbs>(*this) : nullptr),
-      data_caches_(profile_.llc.modelled() ? std::make_unique<DataCaches>(*this)
-                                           : nullptr) {
+      data_caches_(profile_.llc.modelled() ? std::make_unique<DataCaches>(*this) : nullptr),
+      shadow_mmu_(profile_.virt == arch::Virt::kKvmShadow
+                      ? std::make_unique<ShadowMmu>(*this)
+                      : nullptr) {
   for (std::size_t node = 0; node < profile_.nodes.size(); ++node)
     bandwidth_.push_back(
         std::make_unique<SharedBandwidth>(engine, profile_.costs.node_bandwidth));

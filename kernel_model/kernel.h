@@ -26,6 +26,7 @@ class PageContents;  // kernel_model/phys/page_contents.h
 class HugetlbPools;  // kernel_model/mm/hugetlb.h
 class Tlbs;          // kernel_model/tlb/tlb.h
 class DataCaches;    // kernel_model/mm/data_caches.h
+class ShadowMmu;     // kernel_model/mm/shadow_mmu.h
 class MmShared;  // kernel_model/mm/mm_shared.h: what all address spaces share (huge zero
                  // page …)
 struct Vmstat;   // kernel_model/proc/vmstat.h: one uint64 a counter, the kernel's names
@@ -127,6 +128,8 @@ class Kernel {
   [[nodiscard]] Tlbs* tlbs() { return tlbs_.get(); }  // null: TLBs aren't modelled
   // Null: every bulk access takes the same time.
   [[nodiscard]] DataCaches* data_caches() { return data_caches_.get(); }
+  // Null unless this is a guest whose host keeps shadow page tables.
+  [[nodiscard]] ShadowMmu* shadow_mmu() { return shadow_mmu_.get(); }
   [[nodiscard]] Vmstat& vmstat() { return *vmstat_; }
   [[nodiscard]] const ArchCentres& centres() const { return centres_; }
   [[nodiscard]] LockCosts lock_costs() const;
@@ -156,6 +159,7 @@ class Kernel {
   std::vector<std::unique_ptr<Process>> processes_;
   std::unique_ptr<Tlbs> tlbs_;
   std::unique_ptr<DataCaches> data_caches_;
+  std::unique_ptr<ShadowMmu> shadow_mmu_;
 };
 
 }  // namespace faultline::kernel

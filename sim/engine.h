@@ -34,6 +34,11 @@ namespace faultline {
 
 class FiberHost;
 
+// A state that an idle CPU sleeps in: see MachineShape::idle_states.
+struct IdleSleep {
+  Duration exit_latency, target_residency;
+};
+
 // What the engine knows of the machine.
 struct MachineShape {
   std::vector<int> node_of_cpu;                 // one entry a CPU; nodes from 0
@@ -42,6 +47,10 @@ struct MachineShape {
   // thousandths of what one does alone.  See smt.cc.
   int threads_per_core = 1;
   int smt_gain = 2000;
+  // Shallow to deep.  A CPU that has been idle for a state's target residency is in it or a
+  // deeper one; a task that is woken there waits for the exit, too.  Model: the governor
+  // (drivers/cpuidle/governors/menu.c) guesses right.
+  std::vector<IdleSleep> idle_states{};
 };
 
 struct SchedCosts {
@@ -181,6 +190,7 @@ class Engine {
   [[nodiscard]] int shortest_queue_near(int cpu) const;
   void enqueue(int cpu, Task& task, Time when);
   void put_on(int cpu, Task& task, Time when, Duration latency);
+  [[nodiscard]] Duration idle_exit(int cpu, Time when) const;
   void leave_cpu(Task& task, Time when);
   [[nodiscard]] Task* steal_for(int cpu);
   void tell_watchers(Task& task, bool on_cpu);

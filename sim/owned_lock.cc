@@ -15,7 +15,7 @@ void OwnedLock::Wait::count(const OwnedLock& lock, Task& task) const {
 void OwnedLock::hand_over(Task& task, WaitQueue& waiters) {
   FAULTLINE_CHECK_EQ(owner_, &task);
   Task& next = *waiters.pop().task;
-  own(next, task.now() + costs_.handover);
+  own(next, task.now() + costs_.handover + costs_.handover_waiter * waiters.size());
   engine_->wake(next, held_since_);
 }
 

@@ -149,13 +149,24 @@ void Engine::place(Task& task, Time when) {
   const int cpu = choose_cpu(task);
   task.placed_ = true;
   if (cpus_[index(cpu)].running == nullptr) {
-    put_on(cpu, task, when, costs_.wakeup_latency);
+    put_on(cpu, task, when, costs_.wakeup_latency + idle_exit(cpu, when));
     return;
   }
   task.phase_ = Task::Phase::kQueued;
   task.waiting_ = true;
   task.waiting_as_ = TaskState::kRunnable;
   enqueue(cpu, task, when);
+}
+
+// From the state that the CPU fell into for as long as it has been idle.
+Duration Engine::idle_exit(int cpu, Time when) const {
+  Duration latency;
+  const Duration idle = when - cpus_[index(cpu)].idle_since;
+  for (const IdleSleep& state : shape_.idle_states) {
+    if (idle < state.target_residency) break;
+    latency = state.exit_latency;
+  }
+  return latency;
 }
 
 int Engine::choose_cpu(const Task& task) const {

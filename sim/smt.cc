@@ -80,10 +80,10 @@ void Engine::book_lost(Task& task, Duration more, Duration user, Duration worked
   while (program->kernel) program = program->parent;
   Duration by_user = more;
   if (task.where_->kernel)
-    by_user = worked > Duration{} ? Duration::ps(static_cast<std::int64_t>(
-                                        Wide{more.count_ps()} * user.count_ps() /
-                                        worked.count_ps()))
-                                  : Duration{};
+    by_user = worked > Duration{}
+                  ? Duration::ps(static_cast<std::int64_t>(
+                        Wide{more.count_ps()} * user.count_ps() / worked.count_ps()))
+                  : Duration{};
   if (by_user > Duration{})
     task.book(centres_.child(program, kLostByUser), TaskState::kRunning, by_user);
   if (more > by_user)
@@ -94,8 +94,7 @@ void Engine::book_lost(Task& task, Duration more, Duration user, Duration worked
 // --- where to ---
 
 bool Engine::core_idle(int cpu) const {
-  return cpus_[index(cpu)].running == nullptr &&
-         cpus_[index(cpu ^ 1)].running == nullptr;
+  return cpus_[index(cpu)].running == nullptr && cpus_[index(cpu ^ 1)].running == nullptr;
 }
 
 // kernel/sched/fair.c select_idle_core (4.8) and before it select_idle_sibling's search of

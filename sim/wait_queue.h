@@ -20,8 +20,11 @@ class WaitQueue {
   void push(Waiter& waiter) {
     (first_ == nullptr ? first_ : last_->next) = &waiter;
     last_ = &waiter;
+    ++size_;
   }
+  [[nodiscard]] int size() const { return size_; }
   Waiter& pop() {
+    --size_;
     Waiter& waiter = *first_;
     first_ = waiter.next;
     return waiter;
@@ -30,6 +33,7 @@ class WaitQueue {
  private:
   Waiter* first_ = nullptr;
   Waiter* last_ = nullptr;
+  int size_ = 0;
 };
 
 }  // namespace faultline

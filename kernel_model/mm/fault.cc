@@ -6,6 +6,7 @@
 #include "kernel_model/mm/fault_context.h"
 #include "kernel_model/mm/hugetlb.h"
 #include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/shadow_mmu.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
 #include "sim/check.h"
@@ -169,7 +170,11 @@ Signal do_user_page_fault(Task& task, Process& process, VirtAddr at, Access acce
     result = fault_under_mmap_lock(task, mm, at, access, io);
   }
   if (process.oom_killed) return Signal::kKill;
-  if (result == FaultResult::kDone) ++(major ? process.majflt : process.minflt);
+  if (result == FaultResult::kDone) {
+    ++(major ? process.majflt : process.minflt);
+    if (ShadowMmu* const shadow = mm.kernel().shadow_mmu()) [[unlikely]]
+      shadow->page_fault(task);
+  }
   return signal_of(result);
 }
 

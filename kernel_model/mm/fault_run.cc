@@ -151,7 +151,8 @@ std::uint64_t anon_fault_run(Task& task, Process& process, VirtAddr at, VirtAddr
   Mm& mm = process.mm();
   Kernel& kernel = mm.kernel();
   PageTables& pages = mm.pages();
-  if (mm.has_vma_locks() || process.oom_killed || !mm.mmap_lock().readers_may_enter())
+  if (kernel.shadow_mmu() != nullptr || mm.has_vma_locks() || process.oom_killed ||
+      !mm.mmap_lock().readers_may_enter())
     return 0;
   Table* const table = pages.tree().find_pte_table(at);
   if (table == nullptr) return 0;

@@ -5,6 +5,7 @@
 
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/rmap.h"
+#include "kernel_model/mm/shadow_mmu.h"
 #include "kernel_model/proc/vmstat.h"
 #include "kernel_model/tlb/tlb.h"
 
@@ -75,6 +76,7 @@ void charge_flush(Task& task, PageTables& pages) {
     ++vmstat.nr_tlb_local_flush_one;
   }
   task.charge(kFlushTlb, cost);
+  if (ShadowMmu* const shadow = pages.kernel().shadow_mmu()) shadow->sync_roots(task);
 }
 
 }  // namespace

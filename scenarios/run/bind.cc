@@ -4,7 +4,13 @@
 namespace faultline::scenario {
 
 MachineShape machine_shape(const arch::Profile& profile) {
-  return {.node_of_cpu = profile.node_of_cpu, .node_distance = profile.node_distance};
+  MachineShape shape{.node_of_cpu = profile.node_of_cpu,
+                     .node_distance = profile.node_distance};
+  shape.threads_per_core = static_cast<int>(profile.smt);
+  shape.smt_gain = static_cast<int>(profile.smt_gain);
+  for (const arch::IdleState& state : profile.idle_states)
+    shape.idle_states.push_back({state.exit_latency, state.target_residency});
+  return shape;
 }
 
 SchedCosts sched_costs(const arch::Profile& profile) {

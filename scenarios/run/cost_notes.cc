@@ -2,6 +2,7 @@
 #include "scenarios/run/cost_notes.h"
 
 #include "arch_profiles/units.h"
+#include "scenarios/run/decimal.h"
 
 namespace faultline::scenario {
 namespace {
@@ -43,6 +44,17 @@ std::vector<CostNote> cost_notes(const arch::Profile& profile) {
   all.push_back(note(profile, #name, profile.costs.name, Dimension::kRate));
   FAULTLINE_RATE_COSTS(X)
 #undef X
+  if (profile.cost_sources.contains("smt_gain")) {
+    CostNote gain = note(profile, "smt_gain", 0, Dimension::kRate);
+    gain.value = Decimal(profile.smt_gain, 3).text();
+    all.push_back(std::move(gain));
+  }
+  for (const arch::IdleState& state : profile.idle_states)
+    all.push_back(
+        {"idle_state." + state.name,
+         format_quantity(static_cast<std::uint64_t>(state.exit_latency.count_ps()),
+                         Dimension::kTime),
+         "published", state.source});
   return all;
 }
 

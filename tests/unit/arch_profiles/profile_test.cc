@@ -274,5 +274,67 @@ TEST(Virt, AGuestPaysForExitsWalksAndWakeUps) {
             Duration::us(1));
 }
 
+TEST(Virt, ShadowPagingHasOneLockInsteadOfTwoTables) {
+  const auto machine = [](const char* text) {
+    return load_profile("x86-4k-2core-laptop", parse_toml(text, "m.toml"),
+                        {"m.toml", 1, 1});
+  };
+  const Profile nested = machine("virt = \"kvm\"");
+  const Profile shadow = machine("virt = \"kvm-shadow\"");
+  EXPECT_EQ(shadow.virt, Virt::kKvmShadow);
+  EXPECT_EQ(nested.costs.mmu_lock_fault, Duration{});
+  EXPECT_GT(shadow.costs.mmu_lock_fault, Duration{});
+  EXPECT_GT(shadow.costs.mmu_lock_waiter, Duration{});
+  EXPECT_EQ(shadow.costs.fault_entry_exit,
+            nested.costs.fault_entry_exit - nested.costs.virt_fault);
+  EXPECT_EQ(shadow.costs.tlb_flush_local,
+            nested.costs.tlb_flush_local + nested.costs.virt_exit);
+}
+
+TEST(Cores, ThreadsAndTheirGainAreGivenTogether) {
+  const auto machine = [](const std::string& text) {
+    return load_profile("x86-4k-2core-laptop", parse_toml(text, "m.toml"),
+                        {"m.toml", 1, 1});
+  };
+  EXPECT_EQ(machine("").smt, 1u);
+  const Profile p = machine("cpus = 4\nsmt = 2\nsmt_gain = 1.25");
+  EXPECT_EQ(p.smt, 2u);
+  EXPECT_EQ(p.smt_gain, 1250u);
+  const Profile q = machine(
+      "cpus = 4\nsmt = 2\nsmt_gain = {value = 1.3, confidence = \"assumed\", source = "
+      "\"a guess\"}");
+  EXPECT_EQ(q.smt_gain, 1300u);
+  EXPECT_EQ(q.cost_sources.at("smt_gain").source, "a guess");
+  EXPECT_EQ(message("cpus = 4\nsmt = 2"),
+            "m.toml:2:7: smt = 2 needs smt_gain, the work of both threads as a multiple of "
+            "one thread's: 1 to 2");
+  EXPECT_EQ(message("cpus = 4\nsmt = 2\nsmt_gain = 3"),
+            "m.toml:3:12: smt_gain must be between 1 and 2, not 3");
+  EXPECT_EQ(message("smt = 4\nsmt_gain = 1.5"),
+            "m.toml:1:7: smt must be between 1 and 2, not 4");
+  EXPECT_EQ(message("cpus = 3\nsmt = 2\nsmt_gain = 1.5"),
+            "m.toml:2:7: smt: 3 CPUs are no cores of 2 threads");
+}
+
+TEST(Cores, IdleStatesGoDeeper) {
+  const std::string c1 =
+      "[[idle_state]]\nname = \"C1\"\nexit_latency = \"2 us\"\ntarget_residency = "
+      "\"2 us\"\nsource = \"a test\"\n";
+  const std::string c6 =
+      "[[idle_state]]\nname = \"C6\"\nexit_latency = \"104 us\"\ntarget_residency = "
+      "\"345 us\"\nsource = \"a test\"\n";
+  const Profile p =
+      load_profile("x86-4k-2core-laptop", parse_toml(c1 + c6, "m.toml"), {"m.toml", 1, 1});
+  ASSERT_EQ(p.idle_states.size(), 2u);
+  EXPECT_EQ(p.idle_states[1].name, "C6");
+  EXPECT_EQ(p.idle_states[1].exit_latency, Duration::us(104));
+  EXPECT_EQ(p.idle_states[1].target_residency, Duration::us(345));
+  EXPECT_TRUE(message((c6 + c1).c_str())
+                  .ends_with("idle_state: C1 is not deeper than C6 before it"));
+  EXPECT_EQ(message("[[idle_state]]\nname = \"C1\"\nexit = \"1 us\""),
+            "m.toml:3:1: unknown key \"exit\" in [[idle_state]]\n  accepted: name, "
+            "exit_latency, target_residency, source");
+}
+
 }  // namespace
 }  // namespace faultline::arch

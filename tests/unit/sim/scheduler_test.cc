@@ -165,6 +165,39 @@ TEST(Scheduler, WatchersSeeATaskLeaveAndReturn) {
   EXPECT_EQ(log.text, "+0-0+5-6");
 }
 
+// A CPU that has been idle for 10 us is in the first state, after 200 in the second.
+TEST(Scheduler, AWakeUpWaitsForTheIdleStateThatTheCpuIsIn) {
+  MachineShape shape = cpus(2);
+  shape.idle_states = {{2_us, 10_us}, {50_us, 200_us}};
+  Engine engine(shape, {.wakeup_latency = 1_us});
+  Task& sleeper = engine.spawn("sleeper", [](Task& t) {
+    for (const Duration idle : {5_us, 10_us, 199_us, 200_us, 5_us}) {
+      const Time start = t.now();
+      t.engine().at(start + idle, [&t] { t.engine().wake(t, t.engine().now()); });
+      t.block(TaskState::kSleeping);
+      const Duration exit = idle < 10_us ? 0_us : idle < 200_us ? 2_us : 50_us;
+      EXPECT_EQ(t.now() - start, idle + 1_us + exit);
+    }
+  });
+  engine.run();
+  EXPECT_EQ(in_state(sleeper, TaskState::kSleeping), 419_us);
+}
+
+// Ticket locks: with three waiters a hand-over takes two waiters' worth longer.
+TEST(Scheduler, WaitersMayMakeHandOversDearer) {
+  Engine engine(cpus(4), {});
+  SpinLock lock(engine, engine.locks().of("lock"),
+                {.atomic = {}, .handover = 100_ns, .handover_waiter = 10_ns});
+  for (int i = 0; i < 4; ++i)
+    engine.spawn("t", [&](Task& t) {
+      lock.lock(t);
+      t.charge(1_us);
+      lock.unlock(t);
+    });
+  engine.run();
+  EXPECT_EQ(engine.now(), Time(4_us + 120_ns + 110_ns + 100_ns));
+}
+
 // Many tasks do everything at once; the books must balance to the picosecond.
 std::vector<std::string> churn(Engine& engine) {
   std::vector<std::string> log;
