@@ -57,6 +57,13 @@ DataCaches::DataCaches(Kernel& kernel)
     : kernel_(kernel), page_size_(kernel.profile().geometry.page_size()) {
   for (int node = 0; node < kernel.phys().nodes(); ++node)
     caches_.emplace_back(kernel.phys().frames(), shape_of(kernel.profile()));
+  const int threads = kernel.engine().shape().threads_per_core;
+  if (threads == 1) return;
+  const arch::Costs& costs = kernel.profile().costs;
+  const std::uint64_t rate = std::max(costs.cached_copy_rate * 2, costs.clear_rate);
+  for (int core = 0; core < static_cast<int>(kernel.profile().cpus) / threads; ++core)
+    ports_.push_back(std::make_unique<SharedBandwidth>(kernel.engine(), rate));
+  filling_.resize(ports_.size());
 }
 
 void DataCaches::fill(Pfn frame, std::uint64_t bytes, Bill& bill) {
@@ -202,9 +209,34 @@ void DataCaches::copy_frames(Task& task, Pfn to, Pfn from, std::uint64_t bytes) 
 
 void DataCaches::pay(Task& task, const Bill& bill, std::uint64_t rate) {
   const arch::Costs& costs = kernel_.profile().costs;
-  task.charge(stream_time(bill.bytes_held, rate) +
-              stream_time(bill.bytes_taken, costs.memory_rate));
+  task.charge(stream_time(bill.bytes_taken, costs.memory_rate));
+  use_port(task, bill.bytes_held, rate);
   if (bill.all_traffic != 0) await_memory(task, bill);
+}
+
+void DataCaches::use_port(Task& task, std::uint64_t bytes, std::uint64_t rate) {
+  if (ports_.empty())
+    task.charge(stream_time(bytes, rate));
+  else
+    ports_[core_of(task)]->transfer(task, bytes, rate);
+}
+
+// Model: a core's rate is divided when a transfer begins, and not anew when its sibling's
+// ends; transfers are short.
+void DataCaches::await_fills(Task& task, SharedBandwidth& memory, std::uint64_t bytes) {
+  const std::uint64_t rate = kernel_.profile().costs.memory_rate;
+  if (ports_.empty() || bytes == 0) {
+    memory.transfer(task, bytes, rate);
+    return;
+  }
+  const std::size_t core = core_of(task);
+  ++filling_[core];
+  memory.transfer(task, bytes, rate / filling_[core]);
+  --filling_[core];
+}
+
+std::size_t DataCaches::core_of(const Task& task) const {
+  return static_cast<std::size_t>(task.cpu() / kernel_.engine().shape().threads_per_core);
 }
 
 void DataCaches::await_memory(Task& task, const Bill& bill) {
@@ -212,7 +244,7 @@ void DataCaches::await_memory(Task& task, const Bill& bill) {
   stats_.dram_bytes += bill.all_traffic;
   for (std::size_t node = 0; node < caches_.size(); ++node) {
     SharedBandwidth& memory = kernel_.bandwidth(static_cast<int>(node));
-    memory.transfer(task, bill.fills[node], costs.memory_rate);
+    await_fills(task, memory, bill.fills[node]);
     memory.transfer(task, bill.writebacks[node], costs.node_bandwidth);
   }
 }

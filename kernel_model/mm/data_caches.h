@@ -10,6 +10,9 @@
 // time.  So many threads scale until their blocks together are larger than the cache, and
 // then stand at the memory's bandwidth.
 //
+// Two hardware threads of a core share its way to the cache (an L2 cache takes 32 bytes a
+// cycle from the ring) and its line fill buffers: together they get no more than one alone.
+//
 // Model: entries are pages, not lines.  A write reads what it doesn't find (read for
 // ownership); clear_page, whose string instruction writes whole lines, takes them over
 // unread, in the same time but without traffic.  Who evicts a dirty page waits for its
@@ -22,10 +25,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernel_model/phys/last_level_cache.h"
 #include "kernel_model/types.h"
+#include "sim/bandwidth.h"
 #include "sim/task.h"
 
 namespace faultline::kernel {
@@ -89,11 +94,18 @@ class DataCaches {
   [[nodiscard]] bool bypasses(std::uint64_t bytes) const;
   void fill(Pfn frame, std::uint64_t bytes, Bill& bill);
   void write_back(Pfn frame, Bill& bill);
+  [[nodiscard]] std::size_t core_of(const Task& task) const;
+  void use_port(Task& task, std::uint64_t bytes, std::uint64_t rate);
+  void await_fills(Task& task, SharedBandwidth& memory, std::uint64_t bytes);
   void await_memory(Task& task, const Bill& bill);
 
   Kernel& kernel_;
   std::uint64_t page_size_;
   std::vector<LastLevelCache> caches_;  // by node
+  // Each core's way to its cache, in bytes read or written, and how many of its threads
+  // wait for fills; none where a core is one CPU.
+  std::vector<std::unique_ptr<SharedBandwidth>> ports_;
+  std::vector<unsigned> filling_;
   Stats stats_;
 };
 

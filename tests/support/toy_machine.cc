@@ -11,7 +11,10 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 MachineShape shape_of(const arch::Profile& profile) {
-  return {.node_of_cpu = profile.node_of_cpu, .node_distance = profile.node_distance};
+  return {.node_of_cpu = profile.node_of_cpu,
+          .node_distance = profile.node_distance,
+          .threads_per_core = static_cast<int>(profile.smt),
+          .smt_gain = static_cast<int>(profile.smt_gain)};
 }
 
 char letter(const PageView& view) {

@@ -178,6 +178,37 @@ TEST_F(DataCachesTest, ThoseWhoMissShareTheMemory) {
   EXPECT_EQ(time_of_each(8), 8192_ns * 16);
 }
 
+// A core's threads have one way to the cache, and its fill buffers.
+TEST_F(DataCachesTest, TwoThreadsOfACoreShareItsPort) {
+  const auto time_of_both = [&](unsigned smt, bool held) {
+    arch::Profile p = profile_with_llc(2);
+    p.smt = smt;
+    use(p);
+    Time last;
+    VirtAddr at;
+    m_->run([&](Task& t) {
+      at = cold(t, 8);
+      if (held) caches().set(t, m_->process(), at, 8 * kPage, 8 * kPage);
+    });
+    const Time start = m_->engine.now();
+    for (unsigned i = 0; i < 2; ++i)
+      m_->engine.spawn(
+          "t",
+          [&, i](Task& t) {
+            caches().copy(t, m_->process(), at + (i * 4 + 2) * kPage, at + i * 4 * kPage,
+                          2 * kPage);
+            last = std::max(last, t.now());
+          },
+          start);
+    m_->run_all();
+    return last - start;
+  };
+  EXPECT_EQ(time_of_both(1, true), 2048_ns * 2);
+  EXPECT_EQ(time_of_both(2, true), 2048_ns * 4);
+  EXPECT_EQ(time_of_both(1, false), 8192_ns * 4);
+  EXPECT_EQ(time_of_both(2, false), 8192_ns * 8);
+}
+
 TEST_F(DataCachesTest, OnlyOneNodesCacheHoldsWhatIsWritten) {
   arch::Profile p = profile_with_llc(2);
   p.nodes.push_back(p.nodes[0]);
