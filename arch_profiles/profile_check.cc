@@ -273,6 +273,19 @@ void check_llc(const Profile& p, const Node& tree) {
                "a machine with [llc] needs costs.cached_copy_rate and costs.memory_rate");
 }
 
+// What passes under lru_lock is a part of the whole.
+void check_lru_lock(const Profile& p, const Node& tree) {
+  const Costs& c = p.costs;
+  const Duration most =
+      std::min({c.page_alloc, c.page_free, c.lru_move_page, c.lru_scan_page / 2});
+  if (c.lru_lock_page > most)
+    impossible(tree,
+               {"costs.lru_lock_page", "costs.page_alloc", "costs.page_free",
+                "costs.lru_move_page", "costs.lru_scan_page"},
+               "lru_lock_page is a part of page_alloc, page_free, lru_move_page and half "
+               "of lru_scan_page");
+}
+
 void check_rest(const Profile& p, const Node& tree) {
   if (!is_version(p.split_pmd_ptlock_since))
     impossible(tree, {"features.split_pmd_ptlock_since"},
@@ -283,6 +296,7 @@ void check_rest(const Profile& p, const Node& tree) {
   if (p.cpu_hz == 0) impossible(tree, {"cpu_frequency"}, "a CPU has a clock");
   check_tlb(p, tree);
   check_llc(p, tree);
+  check_lru_lock(p, tree);
 #define X(name, text) \
   if (p.costs.name == 0) impossible(tree, {"costs." #name}, "a rate of nothing never ends");
   FAULTLINE_RATE_COSTS(X)

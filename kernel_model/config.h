@@ -97,6 +97,8 @@ struct KernelConfig {
       false;  // key: mm.mprotect_uncharges (6.7): unfaulted, made read-only
   MadvFreeRule madv_free = MadvFreeRule::k4_12;  // key: mm.madv_free
   bool madv_free_drops_swapped = true;  // key: mm.madv_free_drops_swapped (as merged)
+  bool madv_free_deactivates = true;    // key: mm.madv_free_deactivates (4.5): its pages
+                                        // leave the active list
   bool madv_free_falls_back = false;    // key: mm.madv_free_falls_back (never merged):
                                         // MADV_DONTNEED when little memory is free
   // Volatile ranges.
@@ -149,7 +151,9 @@ struct KernelConfig {
   unsigned min_free_kbytes_cap =
       262'144;  // of the derived value, before it is raised for THP
   unsigned watermark_scale_factor = 10;  // key: sysctl.vm.watermark_scale_factor
-  unsigned lru_batch = 15;  // PAGEVEC_SIZE: pages that wait per CPU for the LRU
+  unsigned lru_batch = 15;      // PAGEVEC_SIZE: pages that wait per CPU for the LRU
+  unsigned release_batch = 32;  // key: phys.release_batch (14 to 3.17): pages that
+                                // release_pages() takes off the LRU under one lru_lock
   // Reclaim.
   bool anon_starts_active = false;   // key: phys.anon_starts_active (before 5.9): new
                                      // anonymous pages go on the active list
@@ -161,6 +165,13 @@ struct KernelConfig {
       0;  // key: phys.uptime_hours: how long memory has been fragmenting
   std::uint64_t swap_size = 0;                                           // key: swap.size
   Duration swap_read = Duration::us(90), swap_write = Duration::us(25);  // of one page
+  bool swap_reads_queue = false;   // key: swap.reads_queue: a read waits behind what the
+                                   // device has to do, and keeps it busy
+  bool swap_async_writes = false;  // key: swap.async_writes: reclaim doesn't wait for what
+                                   // it writes
+  unsigned swap_queue_depth = 1024;  // key: swap.queue_depth: pages that may be on their
+                                     // way to the device; fewer of them by an eighth and
+                                     // it isn't congested
   std::uint64_t memcg_max =
       0;  // key: memcg.max: memory.max of the program's cgroup; 0: none
   // Files and hugetlb.

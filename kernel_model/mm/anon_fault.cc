@@ -24,11 +24,14 @@ constexpr Centre kDoWpPage{"do_wp_page", true};
 // alloc_zeroed_user_highpage_movable(), alloc_page_vma(): a base page of the task's node,
 // or another's.
 MaybePfn alloc_base_page(Fault& fault) {
-  fault.task.charge(fault.pages.costs().page_alloc);
+  PageLocks& locks = fault.kernel.mm_shared().page_locks;
+  fault.task.charge(locks.page_alloc());
   fault.task.sync();
   AllocRequest request;
   request.preferred_node = fault.task.node();
-  return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
+  const MaybePfn page = fault.kernel.phys().alloc_pages(request, fault.task.cpu());
+  locks.settle(fault.task);
+  return page;
 }
 
 void free_unmapped(Fault& fault, Pfn page, unsigned order = 0) {
@@ -70,6 +73,7 @@ bool map_folio(Fault& fault, Table& table, AnonFolio folio) {
     note_anon_index(fault.kernel, folio.head, fault.vma, fault.at);
     if (fault.locked()) mark_mlocked(fault.kernel, folio.head, true);
     pages.rss_stat().add_fast(fault.task, RssKind::kAnon, 1);
+    fault.kernel.mm_shared().page_locks.added(fault.task, 1);
     return true;
   }
   const Range range = folio_range(pages, fault.at, folio.order);
@@ -88,6 +92,7 @@ bool map_folio(Fault& fault, Table& table, AnonFolio folio) {
   pages.rss_stat().add(fault.task, RssKind::kAnon, count);
   ++fault.kernel.mm_shared().mthp_stats[folio.order].anon_fault_alloc;
   fault.task.charge(pages.costs().pte_set * count);
+  fault.kernel.mm_shared().page_locks.added(fault.task, 1, true);
   return true;
 }
 
@@ -216,6 +221,7 @@ FaultResult wp_page_copy(Fault& fault, Table& table, Pte old, std::optional<Pfn>
   note_anon_index(fault.kernel, *page, fault.vma, fault.at);
   if (fault.locked()) mark_mlocked(fault.kernel, *page, true);
   fault.task.charge(pages.costs().pte_set);
+  fault.kernel.mm_shared().page_locks.added(fault.task, 1);
   if (old.present())
     flush_tlb_range(fault.task, pages,
                     pages.page_range(fault.at));  // ptep_clear_flush_notify()

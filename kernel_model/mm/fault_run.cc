@@ -116,6 +116,7 @@ void FaultRun::charge(std::uint64_t faults, SpinLock& ptl) {
   const auto n = static_cast<std::int64_t>(faults);
   Duration clear;
   const Duration ptl_hold = costs.lock_atomic * 2 + costs.pte_set;
+  PageLocks& locks = kernel_.mm_shared().page_locks;
   const MmShared::FaultPath path = kernel_.mm_shared().fault_path(task_);
   CentreTree::Node* const from = task_.where();
   task_.stand_at(path.entry);
@@ -126,10 +127,12 @@ void FaultRun::charge(std::uint64_t faults, SpinLock& ptl) {
     const Scope fault(task_, kHandleMmFault);
     const Scope inner(task_, kHandleMmFaultInner);
     const Scope anonymous(task_, kDoAnonymousPage);
-    task_.charge((costs.page_alloc + ptl_hold) * n);
+    task_.charge((locks.page_alloc() + ptl_hold) * n);
     // Others may come while memory is awaited, and take the lock's page away.
     ptl.count_holders(faults, ptl_hold);
     clear = pay_for_clearing(n);
+    locks.added(task_, static_cast<unsigned>(faults));
+    locks.settle(task_);
   }
   task_.stand_at(from);
   mm_.mmap_lock().count_readers(faults, costs.lock_atomic * 2 + costs.vma_lookup +
@@ -162,8 +165,11 @@ std::uint64_t anon_fault_run(Task& task, Process& process, VirtAddr at, VirtAddr
   if (ptl.is_locked() || !plenty_of_memory(kernel, task.node())) return 0;
   const LevelShape& shape = pages.tree().shape(table->level);
   const std::uint64_t first = shape.index(at);
-  const std::uint64_t most = std::min(
-      {(std::min(end, vma->end) - at) >> shape.shift, shape.entries() - first, kMostPages});
+  // The page that fills the batch for the LRU is the last: who it meets there must be seen.
+  const PageLocks& locks = kernel.mm_shared().page_locks;
+  const std::uint64_t batch = locks.on() ? locks.room(task.cpu()) : kMostPages;
+  const std::uint64_t most = std::min({(std::min(end, vma->end) - at) >> shape.shift,
+                                       shape.entries() - first, batch, kMostPages});
   FaultRun run(task, mm, *vma, *table);
   const std::uint64_t done = run.map(at, empty_entries(*table, first, most));
   if (done != 0) run.charge(done, ptl);

@@ -144,6 +144,7 @@ void map_huge_page(Fault& fault, Table& pmd, Pfn page) {
   page_add_new_huge_rmap(fault.kernel, page,
                          fault.vma.linear_page_index(pages.pmd_range(fault.at).start,
                                                      pages.geometry().page_shift));
+  fault.kernel.mm_shared().page_locks.added(fault.task, 1, true);
   if (fault.locked()) mark_mlocked(fault.kernel, page, true);
   std::uint64_t bits = Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty;
   if ((fault.vma.vm_flags & VM_WRITE) != 0) bits |= Pte::kWrite;

@@ -38,7 +38,7 @@ void LruBatches::mark_page_lazyfree(Pfn head, int cpu) {
 // deactivate_page() of 4.5 to 4.11: to the head of the inactive anonymous list.  Model: at
 // once, not in batches.
 void LruBatches::deactivate(Page& page, Pfn head) {
-  if ((page.flags & Page::kActive) == 0) return;
+  if ((page.flags & Page::kActive) == 0 || !kernel_.config().madv_free_deactivates) return;
   page.flags &= static_cast<std::uint16_t>(~Page::kActive);
   kernel_.mm_shared().lrus.move(page, head);
 }

@@ -37,6 +37,7 @@ constexpr unsigned kWholeFolios = 6010;
 void PageTables::madvise_free(Task& task, Range range) {
   Scope scope(task, kMadviseFree);
   task.sync();
+  kernel_.mm_shared().page_locks.drain(task);
   kernel_.mm_shared().lru.lru_add_drain(task.cpu());
   const auto walked =
       static_cast<std::int64_t>(tree_.entries_in_existing_tables(range, tree_.pmd_level()));
@@ -96,7 +97,10 @@ bool PageTables::madvise_free_pte_range(Task& task, Range range) {
       if (step == FreeStep::kCleaned) ++count;
     }
     cleaned |= count > 0;
-    task.charge((costs_.pte_set + costs_.lru_move_page) * count);
+    PageLocks& locks = kernel_.mm_shared().page_locks;
+    task.charge((costs_.pte_set + locks.lru_move_page()) * count);
+    locks.moved(task, task.node(), static_cast<std::uint64_t>(count),
+                kernel_.config().lru_batch);
     if (i >= to) return cleaned;
     const Pfn head = compound_head(kernel_, table->entry[i].pfn());
     const std::uint64_t batch = folio_pte_batch(kernel_, *table, i, to);

@@ -53,6 +53,7 @@ void DeferredSplitQueue::requeue(Pfn head) {
 
 MmShared::MmShared(Kernel& kernel)
     : huge_pieces(kernel.profile().geometry.pmd_order()),
+      page_locks(kernel),
       lru(kernel),
       lrus(kernel),
       swap(kernel),

@@ -18,6 +18,7 @@
 #include "kernel_model/mm/lru_batch.h"
 #include "kernel_model/mm/mthp.h"
 #include "kernel_model/mm/page_cache.h"
+#include "kernel_model/mm/page_locks.h"
 #include "kernel_model/mm/swap.h"
 #include "kernel_model/types.h"
 #include "sim/cost_centre.h"
@@ -82,6 +83,7 @@ class MmShared {
 
   DeferredSplitQueue deferred_split;
   HugePieces huge_pieces;
+  PageLocks page_locks;
   LruBatches lru;
   Lru lrus;
   Swap swap;

@@ -3,6 +3,8 @@
 // TLB flushes and what is freed after them.
 #include "kernel_model/mm/mmu_gather.h"
 
+#include <utility>
+
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/rmap.h"
 #include "kernel_model/mm/shadow_mmu.h"
@@ -90,7 +92,11 @@ void flush_tlb_range(Task& task, PageTables& pages, Range range, std::uint64_t s
 }
 
 MmuGather::MmuGather(Task& task, PageTables& pages, ZapFor why)
-    : task_(task), pt_(pages), why_(why), limit_(pages.kernel().mm_shared().gather_limit) {}
+    : task_(task),
+      pt_(pages),
+      why_(why),
+      limit_(pages.kernel().mm_shared().gather_limit),
+      release_batch_(pages.kernel().config().release_batch) {}
 
 MmuGather::~MmuGather() {
   if (more_pages_) pt_.kernel().mm_shared().give_gather_buffer(std::move(more_pages_));
@@ -116,19 +122,29 @@ void MmuGather::flush() {
 
 void MmuGather::free_pages() {
   const arch::Costs& costs = pt_.costs();
+  PageLocks& locks = pt_.kernel().mm_shared().page_locks;
   Scope scope(task_, kReleasePages);
   task_.sync();
   Duration cost;
+  unsigned off_lru = 0;
+  // What has gone is paid for: the pages, and the locks that they were freed under.
+  const auto pay = [&] {
+    task_.charge(std::exchange(cost, {}));
+    locks.moved(task_, task_.node(), std::exchange(off_lru, 0), release_batch_);
+    locks.settle(task_);
+  };
   const auto put = [&](const Gathered& gone) {
     const std::uint64_t freed = put_page(pt_.kernel(), gone.pfn, task_.cpu(), gone.refs);
-    if (freed > 0) cost += freed == 1 ? costs.page_free : costs.huge_page_free;
+    if (freed == 0) return;
+    cost += freed == 1 ? locks.page_free() : costs.huge_page_free;
+    if (++off_lru == release_batch_ && locks.on()) pay();
   };
   for (unsigned i = 0; i < bundled_; ++i) put(bundle_[i]);
   if (more_pages_) {
     for (const Gathered& gone : *more_pages_) put(gone);
     more_pages_->clear();
   }
-  task_.charge(cost);
+  pay();
   bundled_ = 0;
   gathered_ = 0;
 }

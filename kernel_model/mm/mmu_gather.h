@@ -87,6 +87,7 @@ class MmuGather {
   std::vector<TablePage*> tables_to_free_;
   std::uint64_t gathered_ = 0;
   std::uint64_t limit_;
+  unsigned release_batch_;
   Range range_;             // since the last flush: tlb->start, tlb->end
   bool only_huge_ = false;  // tlb->cleared_pmds and nothing else
   bool flush_due_ = false;

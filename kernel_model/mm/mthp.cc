@@ -47,13 +47,16 @@ std::uint32_t suitable(const Fault& fault, const Table& table, std::uint32_t ord
 }
 
 MaybePfn alloc(Fault& fault, unsigned order, GfpReclaim reclaim) {
-  fault.task.charge(fault.pages.costs().page_alloc);
+  PageLocks& locks = fault.kernel.mm_shared().page_locks;
+  fault.task.charge(locks.page_alloc());
   fault.task.sync();
   AllocRequest request;
   request.order = order;
   request.preferred_node = fault.task.node();
   request.reclaim = reclaim;
-  return fault.kernel.phys().alloc_pages(request, fault.task.cpu());
+  const MaybePfn page = fault.kernel.phys().alloc_pages(request, fault.task.cpu());
+  locks.settle(fault.task);
+  return page;
 }
 
 }  // namespace

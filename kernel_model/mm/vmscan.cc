@@ -125,6 +125,7 @@ void Vmscan::isolate(Task& task, int node, LruList list, std::uint64_t most, Bat
                      ScanControl& sc) {
   Lru& lru = kernel_.mm_shared().lrus;
   task.sync();
+  LruLock lock(task, kernel_.mm_shared().page_locks, node);
   batch.count = 0;
   Pfn page;
   while (batch.count < most && batch.count < batch.pages.size() &&
@@ -138,6 +139,17 @@ void Vmscan::isolate(Task& task, int node, LruList list, std::uint64_t most, Bat
     FAULTLINE_CHECK(lru.isolate(page));
     batch.pages[batch.count++] = page;
   }
+  lock.count(batch.count);
+}
+
+// putback_inactive_pages(), move_active_pages_to_lru().
+void Vmscan::putback(Task& task, const Batch& batch) {
+  if (batch.count == 0) return;
+  MmShared& shared = kernel_.mm_shared();
+  LruLock lock(task, shared.page_locks, kernel_.phys().node_of(batch.pages[0]));
+  for (std::size_t i = 0; i < batch.count; ++i)
+    shared.lrus.putback(batch.pages[i], task.cpu());
+  lock.count(batch.count);
 }
 
 void Vmscan::shrink_active_list(Task& task, int node, LruList list, std::uint64_t most,
@@ -147,14 +159,16 @@ void Vmscan::shrink_active_list(Task& task, int node, LruList list, std::uint64_
   isolate(task, node, list, most, batch, sc);
   kernel_.vmstat().pgrefill += batch.count;
   Lru& lru = kernel_.mm_shared().lrus;
+  const bool together = kernel_.mm_shared().page_locks.on();
   for (std::size_t i = 0; i < batch.count; ++i) {
     const Pfn page = batch.pages[i];
     static_cast<void>(page_referenced(task, page));  // Model: no executable file pages
     kernel_.phys().page(page).flags &= static_cast<std::uint16_t>(~Page::kActive);
     ++kernel_.vmstat().pgdeactivate;
     task.sync();
-    lru.putback(page, task.cpu());
+    if (!together) lru.putback(page, task.cpu());
   }
+  if (together) putback(task, batch);
 }
 
 void Vmscan::shrink_inactive_list(Task& task, int node, LruList list, std::uint64_t most,

@@ -101,6 +101,7 @@ class Vmscan final : public SlowPath {
   [[nodiscard]] bool inactive_is_low(int node, bool file) const;
   void isolate(Task& task, int node, LruList list, std::uint64_t most, Batch& batch,
                ScanControl& sc);
+  void putback(Task& task, const Batch& batch);
   void shrink_active_list(Task& task, int node, LruList list, std::uint64_t most,
                           ScanControl& sc);
   void shrink_inactive_list(Task& task, int node, LruList list, std::uint64_t most,

@@ -36,7 +36,9 @@ std::uint64_t Vmscan::shrink_page_list(Task& task, Batch& batch, ScanControl& sc
   const Scope scope(task, kShrinkPageList);
   Lru& lru = kernel_.mm_shared().lrus;
   PhysMem& phys = kernel_.phys();
+  PageLocks& locks = kernel_.mm_shared().page_locks;
   std::uint64_t freed = 0;
+  std::size_t kept = 0;
   for (std::size_t i = 0; i < batch.count; ++i) {
     const Pfn page = batch.pages[i];
     const std::uint64_t before = phys.stats().pgfree;
@@ -47,15 +49,22 @@ std::uint64_t Vmscan::shrink_page_list(Task& task, Batch& batch, ScanControl& sc
       phys.page(page).flags |= Page::kActive;
       ++kernel_.vmstat().pgactivate;
     }
+    if (locks.on() && phys.page(page).refcount > 1) {
+      batch.pages[kept++] = page;
+      continue;
+    }
     lru.putback(page, task.cpu());
     if (fate == Fate::kFreed && phys.stats().pgfree > before) freed += 1;
   }
+  batch.count = kept;
+  putback(task, batch);
+  locks.settle(task);
   kernel_.mm_shared().swap.wait_for_writes(task);
   return freed;
 }
 
 Vmscan::Fate Vmscan::shrink_page(Task& task, Pfn page, ScanControl& sc) {
-  task.charge(kernel_.profile().costs.lru_scan_page);
+  task.charge(kernel_.mm_shared().page_locks.lru_scan_page());
   task.sync();
   Page& frame = kernel_.phys().page(page);
   if (frame.refcount == 1) return Fate::kFreed;  // only we have it still

@@ -127,6 +127,7 @@ bool PageTables::zap_page_range(Task& task, Vma& vma, Range range, ZapFor why) {
                        kernel_.profile().isa == arch::Isa::kX86_64;
   Scope scope(task, kUnmapPageRange);
   task.sync();
+  kernel_.mm_shared().page_locks.drain(task);
   kernel_.mm_shared().lru.lru_add_drain(task.cpu());
   VirtAddr at = walk_pmds(task, range);
   if (at == range.end) return false;

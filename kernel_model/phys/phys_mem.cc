@@ -105,7 +105,8 @@ void PhysMem::build_zones(const arch::Profile& profile, const KernelConfig& conf
          managed,
          {},
          {},
-         fallback_order(profile, n)});
+         fallback_order(profile, n),
+         0});
     if (fragmented) {
       const bool placed = zones_.back().buddy.free_blocks(blocks);
       FAULTLINE_CHECK(placed);  // the profile was checked for it
@@ -140,9 +141,12 @@ bool PhysMem::watermark_ok(const Zone& zone, unsigned order, std::uint64_t mark)
 MaybePfn PhysMem::rmqueue(int node, unsigned order, MigrateType type, int cpu) {
   Zone& z = zones_[static_cast<std::size_t>(node)];
   if (!group_by_mobility_) type = MigrateType::kUnmovable;
-  if (PerCpuPages::keeps(z.pcp, order))
-    return pcp(cpu, node).alloc(z.buddy, z.pcp, order, type);
-  return z.buddy.alloc(order, type);
+  const std::uint64_t before = z.buddy.nr_free();
+  const MaybePfn page = PerCpuPages::keeps(z.pcp, order)
+                            ? pcp(cpu, node).alloc(z.buddy, z.pcp, order, type)
+                            : z.buddy.alloc(order, type);
+  z.work += before - z.buddy.nr_free();
+  return page;
 }
 
 MaybePfn PhysMem::get_page_from_freelist(const AllocRequest& request, int cpu, Mark mark) {
@@ -190,10 +194,12 @@ void PhysMem::free_pages(Pfn pfn, unsigned order, int cpu) {
   FAULTLINE_CHECK(!(frames_[pfn].flags & (Page::kBuddy | Page::kPcp)));  // freed twice
   frames_[pfn].flags = Page::kPcp;
   stats_.pgfree += std::uint64_t{1} << order;
+  const std::uint64_t before = z.buddy.nr_free();
   if (PerCpuPages::keeps(z.pcp, order))
     pcp(cpu, node).free(z.buddy, z.pcp, pfn, order, z.buddy.type_of(pfn));
   else
     z.buddy.free(pfn, order);
+  z.work += z.buddy.nr_free() - before;
 }
 
 void PhysMem::drain_all_pages() {

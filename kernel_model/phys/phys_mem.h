@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "arch_profiles/profile.h"
@@ -84,6 +85,11 @@ class PhysMem {
   }
   // `order` as it was allocated, or smaller pieces of a block that was split.
   void free_pages(Pfn pfn, unsigned order, int cpu);
+  // Pages that have gone between the buddy lists of the node and others' (per-CPU lists)
+  // since the last call: what zone->lock was held for.
+  [[nodiscard]] std::uint64_t take_zone_work(int node) {
+    return std::exchange(zones_[static_cast<std::size_t>(node)].work, 0);
+  }
   // Empties the per-CPU lists of every CPU.
   void drain_all_pages();
 
@@ -137,6 +143,7 @@ class PhysMem {
     Watermarks marks;
     PcpSizes pcp;
     std::vector<int> fallback;  // this node, then the others, nearest first
+    std::uint64_t work = 0;     // see take_zone_work()
   };
   void build_zones(const arch::Profile& profile, const KernelConfig& config);
   void size_zones(const arch::Profile& profile, const KernelConfig& config);

@@ -250,6 +250,8 @@ constexpr Switch kSwitches[] = {
                                      "when a write fault keeps an anonymous page"),
     choice<&C::madv_free, kMadvFree>(
         "mm.madv_free", "pages under MADV_FREE: anonymous list, or inactive file list"),
+    flag<&C::madv_free_deactivates>("mm.madv_free_deactivates",
+                                    "pages under MADV_FREE leave the active list"),
     flag<&C::madv_free_drops_swapped>("mm.madv_free_drops_swapped",
                                       "MADV_FREE frees what is swapped out"),
     flag<&C::madv_free_falls_back>(
@@ -282,9 +284,17 @@ constexpr Switch kSwitches[] = {
     number<&C::min_free_kbytes_cap, 128, kAny>("phys.min_free_kbytes_cap",
                                                "largest derived min_free_kbytes"),
     choice<&C::pcp, kPcp>("phys.pcp", "orders and sizes of the per-CPU page lists"),
+    number<&C::release_batch, 1, 1024>("phys.release_batch",
+                                       "pages freed under one hold of lru_lock"),
     number<&C::uptime_hours, 0, 1'000'000>(
         "phys.uptime_hours", "hours that free memory has been fragmenting before the run"),
+    flag<&C::swap_async_writes>("swap.async_writes",
+                                "reclaim doesn't wait for what it writes to swap"),
+    number<&C::swap_queue_depth, 1, 1 << 20>("swap.queue_depth",
+                                             "pages on their way to swap at a time"),
     duration<&C::swap_read>("swap.read", "latency of reading one page from swap"),
+    flag<&C::swap_reads_queue>("swap.reads_queue",
+                               "reads from swap wait behind reads and writes"),
     bytes<&C::swap_size>("swap.size", "swap space; 0: none"),
     duration<&C::swap_write>("swap.write", "time to write one page to swap"),
     number<&C::extfrag_threshold, 0, 1000>("sysctl.vm.extfrag_threshold",
