@@ -61,6 +61,7 @@ Task& Engine::spawn(std::string name, std::function<void(Task&)> body, Time star
   task.cpu_ = current_ != nullptr ? current_->cpu_ : 0;
   task.node_ = shape_.node_of_cpu[static_cast<std::size_t>(task.cpu_)];
   task.now_ = task.started_ = start;
+  task.slice_ = costs_.slice;
   task.body_ = std::move(body);
   ++live_;
   post(task, start);

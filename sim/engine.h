@@ -94,6 +94,10 @@ class Engine {
   [[nodiscard]] const LockOrder* lock_order() const { return lock_order_.get(); }
   // Daemons (khugepaged, kswapd) don't keep run() going.
   void set_daemon(Task& task);
+  // setpriority: -20 to 19; each step down is worth 1.25 times the CPU time beside others.
+  // Stands for: sched_prio_to_weight (kernel/sched/core.c).  Model: it lengthens the task's
+  // slices; queues are chosen without regard to it.
+  void set_nice(Task& task, int nice);
   // Ends the tasks that are left (daemons) by unwinding their stacks.  Call it while what
   // they hold still lives.  They must not block on the way out.
   void stop() { stop_if(false); }

@@ -231,7 +231,7 @@ void Engine::enqueue(int cpu, Task& task, Time when) {
   Task& running = *c.running;
   if (running.slice_end_ <= when) {
     const std::int64_t over = (when - running.slice_end_).count_ps();
-    running.slice_end_ += costs_.slice * (over / costs_.slice.count_ps() + 1);
+    running.slice_end_ += running.slice_ * (over / running.slice_.count_ps() + 1);
   }
   if (&running == current_) {
     lower_horizon(running.slice_end_);
@@ -239,6 +239,16 @@ void Engine::enqueue(int cpu, Task& task, Time when) {
     const Time end = std::max(running.slice_end_, running.now_);
     if (running.entry_order_ == 0 || end < running.entry_time_) post(running, end);
   }
+}
+
+void Engine::set_nice(Task& task, int nice) {
+  FAULTLINE_CHECK(nice >= -20 && nice <= 19);
+  std::int64_t up = 1, down = 1;  // 1.25 to the power of -nice
+  for (int i = nice; i < 0; ++i) up *= 5, down *= 4;
+  for (int i = 0; i < nice; ++i) up *= 4, down *= 5;
+  __extension__ using Wide = __int128;
+  task.slice_ = Duration::ps(
+      static_cast<std::int64_t>(static_cast<Wide>(costs_.slice.count_ps()) * up / down));
 }
 
 // The task has the CPU from `when` and runs after the latency and the switch.
@@ -250,7 +260,7 @@ void Engine::put_on(int cpu, Task& task, Time when, Duration latency) {
   task.phase_ = Task::Phase::kOnCpu;
   task.cpu_ = cpu;
   task.node_ = shape_.node_of_cpu[index(cpu)];
-  task.slice_end_ = runs + costs_.slice;
+  task.slice_end_ = runs + task.slice_;
   if (smt() && core_idle(cpu)) --idle_cores_;
   c.running = &task;
   c.busy_since = runs;

@@ -194,6 +194,7 @@ class Task {
   std::uint64_t entry_order_ = 0;  // of its valid entry in the event queue; 0: none
   Time entry_time_;
   Time slice_end_;
+  Duration slice_;  // how long it keeps a CPU that others want
   Time started_;
   bool placed_ = false;  // has been put on a CPU before
 

@@ -47,8 +47,10 @@ std::uint64_t Hog::free_bytes() const {
 
 void Hog::start() {
   for (unsigned i = 0; i < spec_.cpus; ++i)
-    kernel_.engine().spawn(std::string(kHogName) + std::to_string(i),
-                           [this](Task& task) { run(task); });
+    kernel_.engine().set_nice(
+        kernel_.engine().spawn(std::string(kHogName) + std::to_string(i),
+                               [this](Task& task) { run(task); }),
+        spec_.nice);
 }
 
 void Hog::run(Task& task) {

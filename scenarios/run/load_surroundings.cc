@@ -14,7 +14,8 @@ namespace faultline::scenario {
 namespace {
 
 constexpr unsigned kMadvFreeSince = 4'005;
-constexpr std::int64_t kMostProcesses = 64, kMostHogs = 1024;
+constexpr std::int64_t kMostProcesses = 64, kMostHogs = 1024, kLeastNice = -20,
+                       kMostNice = 19;
 
 std::uint64_t size_or(const Node& table, std::string_view key, std::uint64_t fallback) {
   const Node* node = table.find(key);
@@ -35,11 +36,13 @@ PressureSpec read_pressure(const Node& settings) {
   const Node* node = settings.find("pressure");
   if (node == nullptr) return spec;
   const Node& table = as_table(*node, "pressure");
-  check_keys(
-      table, "[pressure]",
-      std::vector<std::string>{"cpus", "dirty_rate", "grow_rate", "most", "target_free"});
+  check_keys(table, "[pressure]",
+             std::vector<std::string>{"cpus", "dirty_rate", "grow_rate", "most", "nice",
+                                      "target_free"});
   spec.cpus = static_cast<unsigned>(
       as_integer(require(table, "cpus", "[pressure]"), "pressure.cpus", 0, kMostHogs));
+  if (const Node* nice = table.find("nice"))
+    spec.nice = static_cast<int>(as_integer(*nice, "pressure.nice", kLeastNice, kMostNice));
   spec.dirty_rate = size_or(table, "dirty_rate", spec.dirty_rate);
   spec.target_free = size_or(table, "target_free", spec.target_free);
   spec.most = size_or(table, "most", spec.most);

@@ -41,6 +41,7 @@ struct PublishedNumber {
 // [pressure]: a second process that keeps memory short (hog.h).
 struct PressureSpec {
   unsigned cpus = 0;              // its threads; 0: there is none
+  int nice = 0;                   // how they share CPUs with others: -20 takes them whole
   std::uint64_t dirty_rate = 0;   // bytes a second of each; 0: as fast as it can
   std::uint64_t target_free = 0;  // bytes left free; 0: the sum of the low watermarks
   std::uint64_t grow_rate = std::uint64_t{1} << 20;  // bytes a second that it grows by

@@ -34,6 +34,23 @@ TEST(Scheduler, TwoTasksTakeTurnsInSlices) {
   EXPECT_EQ(engine.idle_time(), Duration{});
 }
 
+// Five steps of 1.25 are 3.05; twenty are 86.7.
+TEST(Scheduler, NiceSharesACpuByWeight) {
+  for (const auto& [nice, share] :
+       {std::pair{0, 0.5}, {-5, 0.753}, {-20, 0.989}, {5, 0.247}}) {
+    Engine engine(cpus(1), {.slice = 4_ms});
+    Task& a = engine.spawn("a", [](Task& t) { t.work(100 * 1000_ms); });
+    engine.spawn("b", [](Task& t) { t.work(100 * 1000_ms); });
+    engine.set_nice(a, nice);
+    double seen = 0;
+    engine.at(Time(50 * 1000_ms), [&] {
+      seen = static_cast<double>(in_state(a, TaskState::kRunning).count_ps());
+    });
+    engine.run();
+    EXPECT_NEAR(seen / 50e12, share, 0.01) << nice;
+  }
+}
+
 TEST(Scheduler, SixtyTasksShareTwoCpusFairly) {
   Engine engine(cpus(2), {.slice = 4_ms});
   for (int i = 0; i < 60; ++i)
