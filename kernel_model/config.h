@@ -165,13 +165,6 @@ struct KernelConfig {
       0;  // key: phys.uptime_hours: how long memory has been fragmenting
   std::uint64_t swap_size = 0;                                           // key: swap.size
   Duration swap_read = Duration::us(90), swap_write = Duration::us(25);  // of one page
-  bool swap_reads_queue = false;   // key: swap.reads_queue: a read waits behind what the
-                                   // device has to do, and keeps it busy
-  bool swap_async_writes = false;  // key: swap.async_writes: reclaim doesn't wait for what
-                                   // it writes
-  unsigned swap_queue_depth = 1024;  // key: swap.queue_depth: pages that may be on their
-                                     // way to the device; fewer of them by an eighth and
-                                     // it isn't congested
   std::uint64_t memcg_max =
       0;  // key: memcg.max: memory.max of the program's cgroup; 0: none
   // Files and hugetlb.

@@ -145,7 +145,7 @@ MaybePfn PhysMem::rmqueue(int node, unsigned order, MigrateType type, int cpu) {
   const MaybePfn page = PerCpuPages::keeps(z.pcp, order)
                             ? pcp(cpu, node).alloc(z.buddy, z.pcp, order, type)
                             : z.buddy.alloc(order, type);
-  z.work += before - z.buddy.nr_free();
+  z.work += (before - z.buddy.nr_free()) >> order;
   return page;
 }
 
@@ -199,7 +199,7 @@ void PhysMem::free_pages(Pfn pfn, unsigned order, int cpu) {
     pcp(cpu, node).free(z.buddy, z.pcp, pfn, order, z.buddy.type_of(pfn));
   else
     z.buddy.free(pfn, order);
-  z.work += z.buddy.nr_free() - before;
+  z.work += (z.buddy.nr_free() - before) >> order;
 }
 
 void PhysMem::drain_all_pages() {

@@ -85,7 +85,7 @@ class PhysMem {
   }
   // `order` as it was allocated, or smaller pieces of a block that was split.
   void free_pages(Pfn pfn, unsigned order, int cpu);
-  // Pages that have gone between the buddy lists of the node and others' (per-CPU lists)
+  // Blocks that have gone between the buddy lists of the node and others' (per-CPU lists)
   // since the last call: what zone->lock was held for.
   [[nodiscard]] std::uint64_t take_zone_work(int node) {
     return std::exchange(zones_[static_cast<std::size_t>(node)].work, 0);

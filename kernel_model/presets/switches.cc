@@ -288,13 +288,7 @@ constexpr Switch kSwitches[] = {
                                        "pages freed under one hold of lru_lock"),
     number<&C::uptime_hours, 0, 1'000'000>(
         "phys.uptime_hours", "hours that free memory has been fragmenting before the run"),
-    flag<&C::swap_async_writes>("swap.async_writes",
-                                "reclaim doesn't wait for what it writes to swap"),
-    number<&C::swap_queue_depth, 1, 1 << 20>("swap.queue_depth",
-                                             "pages on their way to swap at a time"),
     duration<&C::swap_read>("swap.read", "latency of reading one page from swap"),
-    flag<&C::swap_reads_queue>("swap.reads_queue",
-                               "reads from swap wait behind reads and writes"),
     bytes<&C::swap_size>("swap.size", "swap space; 0: none"),
     duration<&C::swap_write>("swap.write", "time to write one page to swap"),
     number<&C::extfrag_threshold, 0, 1000>("sysctl.vm.extfrag_threshold",

@@ -76,6 +76,30 @@ TEST(Reclaim, LazilyFreedPagesThatWereWrittenAreKept) {
   });
 }
 
+TEST(Reclaim, TheDraftOfMadviseFreeLeftPagesOnTheActiveList) {
+  const auto active_after = [](bool deactivates) {
+    Small m([&](KernelConfig& c) {
+      kWithSwap(c);
+      c.anon_starts_active = true;
+      c.madv_free = MadvFreeRule::k4_5;
+      c.madv_free_deactivates = deactivates;
+    });
+    std::uint64_t active = 0;
+    m.run([&](Task& task) {
+      const VirtAddr p = m.map(task, 8 * kMiB);
+      EXPECT_EQ(m.touch(task, p, 8 * kMiB), Signal::kNone);
+      EXPECT_EQ(sys_madvise(task, *m.process, p, 8 * kMiB, Madvise::kFree), Errno::kOk);
+      for (VirtAddr at = p; at < p + 8 * kMiB; at = at + k4K) {
+        const Pfn page = m.process->mm().pages().look(at).pfn;
+        active += (m.kernel->phys().page(page).flags & Page::kActive) != 0 ? 1 : 0;
+      }
+    });
+    return active;
+  };
+  EXPECT_EQ(active_after(true), 0U);
+  EXPECT_EQ(active_after(false), 8 * kMiB / k4K);
+}
+
 TEST(Reclaim, WithoutAnythingToReclaimTheLargestProcessIsKilled) {
   Small m;
   m.run([&](Task& task) {
