@@ -125,6 +125,7 @@ inline constexpr int kMadvNormal = 0, kMadvDontneed = 4, kMadvFree = 8, kMadvHug
 inline constexpr unsigned kMremapMaymove = 1;
 inline constexpr int kVrangeVolatile = 0, kVrangeNovolatile = 1;
 inline constexpr Addr kVrangeFull = 0, kVrangePartial = 1;
+inline constexpr int kStatusOfSignal = 128;  // plus its number: how a shell says it
 inline constexpr int kENOMEM = 12, kEFAULT = 14, kEINVAL = 22, kENOSYS = 38;
 }  // namespace sys
 

@@ -132,8 +132,9 @@ struct Llc {
   // Which pages contend for a set: those whose addresses say so, or any, as on a machine
   // whose free lists have been shuffled by long use.
   enum class Placement : std::uint8_t { kAddress, kRandom };
-  std::uint64_t bytes = 0;         // 0: not modelled
-  unsigned ways = 16, slices = 1;  // a slice a core, as a rule
+  static constexpr std::size_t kMostNodes = 8;  // of a machine that has one
+  std::uint64_t bytes = 0;                      // 0: not modelled
+  unsigned ways = 16, slices = 1;               // a slice a core, as a rule
   Placement placement = Placement::kAddress;
   std::uint64_t non_temporal_threshold = 0;  // so large blocks are written past it; 0: none
   [[nodiscard]] bool modelled() const { return bytes != 0; }

@@ -255,7 +255,6 @@ void check_tlb(const Profile& p, const Node& tree) {
 }
 
 void check_llc(const Profile& p, const Node& tree) {
-  constexpr std::size_t kMostNodes = 8;
   const Llc& llc = p.llc;
   if (!llc.modelled()) return;
   const std::uint64_t step = p.geometry.page_size() * llc.ways * llc.slices;
@@ -264,10 +263,10 @@ void check_llc(const Profile& p, const Node& tree) {
                size_text(llc.bytes) + " don't divide into " + std::to_string(llc.slices) +
                    " slices of " + std::to_string(llc.ways) + " ways with pages of " +
                    size_text(p.geometry.page_size()));
-  if (p.nodes.size() > kMostNodes)
+  if (p.nodes.size() > Llc::kMostNodes)
     impossible(tree, {"llc.size", "nodes"},
-               "caches are modelled on machines of up to " + std::to_string(kMostNodes) +
-                   " nodes");
+               "caches are modelled on machines of up to " +
+                   std::to_string(Llc::kMostNodes) + " nodes");
   if (p.costs.cached_copy_rate == 0 || p.costs.memory_rate == 0)
     impossible(tree, {"llc.size", "costs"},
                "a machine with [llc] needs costs.cached_copy_rate and costs.memory_rate");

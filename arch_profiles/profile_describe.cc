@@ -32,12 +32,9 @@ std::string machine(const Profile& p) {
     out += fmt::format("  {:<28}{} cores of 2, which do {:.3f} of one thread's work\n",
                        "hardware threads", p.cpus / p.smt, p.smt_gain / 1000.0);
   for (const IdleState& s : p.idle_states)
-    out += fmt::format(
-        "  {:<28}exit {}, from {} idle\n", "idle state " + s.name,
-        format_quantity(static_cast<std::uint64_t>(s.exit_latency.count_ps()),
-                        Dimension::kTime),
-        format_quantity(static_cast<std::uint64_t>(s.target_residency.count_ps()),
-                        Dimension::kTime));
+    out +=
+        fmt::format("  {:<28}exit {}, from {} idle\n", "idle state " + s.name,
+                    format_quantity(s.exit_latency), format_quantity(s.target_residency));
   for (std::size_t i = 0; i < p.nodes.size(); ++i) {
     std::string distances;
     for (const int d : p.node_distance[i]) distances += fmt::format(" {}", d);
@@ -150,17 +147,12 @@ std::string cost_line(const Profile& p, std::string_view name, std::string_view 
 
 std::string costs(const Profile& p) {
   std::string out = "costs\n";
-#define X(name, text)                                                                   \
-  out += cost_line(p, #name, text,                                                      \
-                   format_quantity(static_cast<std::uint64_t>(p.costs.name.count_ps()), \
-                                   Dimension::kTime));
+#define X(name, text) out += cost_line(p, #name, text, format_quantity(p.costs.name));
   FAULTLINE_TIME_COSTS(X)
 #undef X
-#define X(name, text)                                                                     \
-  if (p.cost_sources.contains(#name))                                                     \
-    out += cost_line(p, #name, text,                                                      \
-                     format_quantity(static_cast<std::uint64_t>(p.costs.name.count_ps()), \
-                                     Dimension::kTime));
+#define X(name, text)                 \
+  if (p.cost_sources.contains(#name)) \
+    out += cost_line(p, #name, text, format_quantity(p.costs.name));
   FAULTLINE_OPTIONAL_COSTS(X)
 #undef X
 #define X(name, text)                 \

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/time.h"
+
 namespace faultline {
 
 enum class Dimension : std::uint8_t {
@@ -32,5 +34,8 @@ struct Quantity {
 
 // The shortest exact form: 536870912 -> "512 MiB", 17000000000 -> "17 GB/s".
 [[nodiscard]] std::string format_quantity(std::uint64_t value, Dimension dimension);
+[[nodiscard]] inline std::string format_quantity(Duration time) {
+  return format_quantity(static_cast<std::uint64_t>(time.count_ps()), Dimension::kTime);
+}
 
 }  // namespace faultline

@@ -22,6 +22,18 @@ void decay(Settings& s) {
   s.rule = PurgeRule::kDecay;
 }
 
+// Both releases have these.
+constexpr Option kPurgeOption = {"purge", 0, 0, kPurge, [](Settings& s, std::int64_t v) {
+                                   s.purge = static_cast<Purge>(v);
+                                 }};
+constexpr Option kTcacheOption = {"tcache", 0, 0, kBool,
+                                  [](Settings& s, std::int64_t v) { s.tcache = v != 0; }};
+constexpr Option narenas_option(std::int64_t most) {
+  return {"narenas", 1, most, {}, [](Settings& s, std::int64_t v) {
+            s.narenas = static_cast<unsigned>(v);
+          }};
+}
+
 // lg_chunk: what holds a header and one page behind it, with pages of 64 KiB; sizes of
 // blocks must fit into it.
 constexpr Option kOptions[] = {
@@ -57,16 +69,11 @@ constexpr Option kOptions[] = {
        s.muzzy_decay_ms = v;
        decay(s);
      }},
-    {"narenas",
-     1,
-     4096,
-     {},
-     [](Settings& s, std::int64_t v) { s.narenas = static_cast<unsigned>(v); }},
-    {"purge", 0, 0, kPurge,
-     [](Settings& s, std::int64_t v) { s.purge = static_cast<Purge>(v); }},
+    narenas_option(4096),
+    kPurgeOption,
     {"purge_rule", 0, 0, kRule,
      [](Settings& s, std::int64_t v) { s.rule = static_cast<PurgeRule>(v); }},
-    {"tcache", 0, 0, kBool, [](Settings& s, std::int64_t v) { s.tcache = v != 0; }},
+    kTcacheOption,
 };
 
 constexpr Option kOptions53[] = {
@@ -80,11 +87,7 @@ constexpr Option kOptions53[] = {
      kMaxMs,
      {},
      [](Settings& s, std::int64_t v) { s.muzzy_decay_ms = v; }},
-    {"narenas",
-     1,
-     1000,
-     {},
-     [](Settings& s, std::int64_t v) { s.narenas = static_cast<unsigned>(v); }},
+    narenas_option(1000),
     {"oversize_threshold",
      0,
      std::int64_t{1} << 62,
@@ -92,9 +95,8 @@ constexpr Option kOptions53[] = {
      [](Settings& s, std::int64_t v) {
        s.oversize_threshold = static_cast<std::uint64_t>(v);
      }},
-    {"purge", 0, 0, kPurge,
-     [](Settings& s, std::int64_t v) { s.purge = static_cast<Purge>(v); }},
-    {"tcache", 0, 0, kBool, [](Settings& s, std::int64_t v) { s.tcache = v != 0; }},
+    kPurgeOption,
+    kTcacheOption,
 };
 
 }  // namespace

@@ -236,7 +236,6 @@ void Model::usleep(std::uint64_t microseconds) {
 // A fixed function of the seed (splitmix64): the key's value decides nothing but must not
 // vary.
 std::uint64_t Model::random_key() {
-  flush();
   system_call(kSysGetrandom, {});
   std::uint64_t z = process_.options_.seed + 0x9e37'79b9'7f4a'7c15;
   z = (z ^ z >> 30) * 0xbf58'476d'1ce4'e5b9;

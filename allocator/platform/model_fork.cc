@@ -20,14 +20,13 @@ constexpr Place kFork{"fork"};
 constexpr Centre kSysWait4{"sys_wait4", true};
 
 int status_of(kernel::Signal signal) {
-  constexpr int kKilled = 128;
   switch (signal) {
     case kernel::Signal::kSegv:
-      return kKilled + SIGSEGV;
+      return sys::kStatusOfSignal + SIGSEGV;
     case kernel::Signal::kBus:
-      return kKilled + SIGBUS;
+      return sys::kStatusOfSignal + SIGBUS;
     case kernel::Signal::kKill:
-      return kKilled + SIGKILL;
+      return sys::kStatusOfSignal + SIGKILL;
     case kernel::Signal::kNone:
       break;
   }

@@ -278,7 +278,6 @@ void Native::run_threads(unsigned count, void (*body)(Native&, unsigned, void*),
 // The child's only thread is the caller's, with the same platform object.
 SysValue Native::run_child(int (*child)(Native&, void*), void (*parent)(Native&, void*),
                            void* arg) {
-  constexpr int kKilled = 128;
   const pid_t pid = ::fork();
   const int error = pid < 0 ? errno : 0;
   if (pid == 0) _exit(child(*this, arg));
@@ -287,7 +286,8 @@ SysValue Native::run_child(int (*child)(Native&, void*), void (*parent)(Native&,
   int status = 0;
   while (waitpid(pid, &status, 0) < 0)
     if (errno != EINTR) return {0, errno};
-  const int code = WIFSIGNALED(status) ? kKilled + WTERMSIG(status) : WEXITSTATUS(status);
+  const int code =
+      WIFSIGNALED(status) ? sys::kStatusOfSignal + WTERMSIG(status) : WEXITSTATUS(status);
   return {static_cast<Addr>(code), 0};
 }
 

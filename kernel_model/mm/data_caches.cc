@@ -59,8 +59,7 @@ DataCaches::DataCaches(Kernel& kernel)
     caches_.emplace_back(kernel.phys().frames(), shape_of(kernel.profile()));
   const int threads = kernel.engine().shape().threads_per_core;
   if (threads == 1) return;
-  const arch::Costs& costs = kernel.profile().costs;
-  const std::uint64_t rate = std::max(costs.cached_copy_rate * 2, costs.clear_rate);
+  const std::uint64_t rate = std::max(copy_rate(), kernel.profile().costs.clear_rate);
   for (int core = 0; core < static_cast<int>(kernel.profile().cpus) / threads; ++core)
     ports_.push_back(std::make_unique<SharedBandwidth>(kernel.engine(), rate));
   filling_.resize(ports_.size());
@@ -143,39 +142,63 @@ std::uint64_t DataCaches::batch_from(VirtAddr at, std::uint64_t left) const {
   return std::min(left, batch - (at.v & (page_size_ - 1)));
 }
 
-void DataCaches::copy(Task& task, Process& process, VirtAddr to, VirtAddr from,
-                      std::uint64_t n) {
-  const bool past = bypasses(n);
-  // A byte that is copied is accessed twice.
-  const std::uint64_t rate = kernel_.profile().costs.cached_copy_rate * 2;
+// A byte that is copied is accessed twice.
+std::uint64_t DataCaches::copy_rate() const {
+  return kernel_.profile().costs.cached_copy_rate * 2;
+}
+
+// look_up(done, part, bill) of each batch of the `n` bytes from `to` on, paid for at once.
+template <typename LookUp>
+void DataCaches::in_batches(Task& task, VirtAddr to, std::uint64_t n, std::uint64_t rate,
+                            LookUp look_up) {
   for (std::uint64_t done = 0; done < n;) {
     const std::uint64_t part = batch_from(to + done, n - done);
     task.sync();
     Bill bill;
-    access_range(task, process, from + done, part, Use::kRead, bill);
-    if (past)
-      write_past_range(process, to + done, part, bill);
-    else
-      access_range(task, process, to + done, part, Use::kWrite, bill);
+    look_up(done, part, bill);
     pay(task, bill, rate);
     done += part;
   }
 }
 
+// look_up(i, bill) of each frame.
+template <typename LookUp>
+void DataCaches::in_batches(Task& task, std::uint64_t bytes, std::uint64_t rate,
+                            LookUp look_up) {
+  const auto pages = static_cast<std::uint32_t>(bytes / page_size_);
+  const auto batch =
+      static_cast<std::uint32_t>(std::max<std::uint64_t>(kBatch / page_size_, 1));
+  for (std::uint32_t done = 0; done < pages; done += batch) {
+    Bill bill;
+    for (std::uint32_t i = done; i < std::min(done + batch, pages); ++i) look_up(i, bill);
+    pay(task, bill, rate);
+  }
+}
+
+// `whole` bytes are written by the call of which these are a part.
+void DataCaches::write_range(const Task& task, Process& process, VirtAddr at,
+                             std::uint64_t n, std::uint64_t whole, Bill& bill) {
+  if (bypasses(whole))
+    write_past_range(process, at, n, bill);
+  else
+    access_range(task, process, at, n, Use::kWrite, bill);
+}
+
+void DataCaches::copy(Task& task, Process& process, VirtAddr to, VirtAddr from,
+                      std::uint64_t n) {
+  in_batches(task, to, n, copy_rate(),
+             [&](std::uint64_t done, std::uint64_t part, Bill& bill) {
+               access_range(task, process, from + done, part, Use::kRead, bill);
+               write_range(task, process, to + done, part, n, bill);
+             });
+}
+
 void DataCaches::set(Task& task, Process& process, VirtAddr to, std::uint64_t n,
                      std::uint64_t whole) {
-  const bool past = bypasses(whole);
-  for (std::uint64_t done = 0; done < n;) {
-    const std::uint64_t part = batch_from(to + done, n - done);
-    task.sync();
-    Bill bill;
-    if (past)
-      write_past_range(process, to + done, part, bill);
-    else
-      access_range(task, process, to + done, part, Use::kWrite, bill);
-    pay(task, bill, kernel_.profile().costs.clear_rate);
-    done += part;
-  }
+  in_batches(task, to, n, kernel_.profile().costs.clear_rate,
+             [&](std::uint64_t done, std::uint64_t part, Bill& bill) {
+               write_range(task, process, to + done, part, whole, bill);
+             });
 }
 
 void DataCaches::clear_frame(const Task& task, Pfn frame, Bill& bill) {
@@ -183,28 +206,15 @@ void DataCaches::clear_frame(const Task& task, Pfn frame, Bill& bill) {
 }
 
 void DataCaches::clear_frames(Task& task, Pfn first, std::uint64_t bytes) {
-  const std::uint64_t pages = bytes / page_size_;
-  const std::uint64_t batch = std::max<std::uint64_t>(kBatch / page_size_, 1);
-  for (std::uint64_t done = 0; done < pages; done += batch) {
-    Bill bill;
-    for (std::uint64_t i = done; i < std::min(done + batch, pages); ++i)
-      clear_frame(task, {first.v + static_cast<std::uint32_t>(i)}, bill);
-    pay(task, bill, kernel_.profile().costs.clear_rate);
-  }
+  in_batches(task, bytes, kernel_.profile().costs.clear_rate,
+             [&](std::uint32_t i, Bill& bill) { clear_frame(task, {first.v + i}, bill); });
 }
 
 void DataCaches::copy_frames(Task& task, Pfn to, Pfn from, std::uint64_t bytes) {
-  const std::uint64_t pages = bytes / page_size_;
-  const std::uint64_t batch = std::max<std::uint64_t>(kBatch / page_size_, 1);
-  for (std::uint64_t done = 0; done < pages; done += batch) {
-    Bill bill;
-    for (std::uint64_t i = done; i < std::min(done + batch, pages); ++i) {
-      const auto page = static_cast<std::uint32_t>(i);
-      access(task.node(), {from.v + page}, Use::kRead, page_size_, bill);
-      access(task.node(), {to.v + page}, Use::kWrite, page_size_, bill);
-    }
-    pay(task, bill, kernel_.profile().costs.cached_copy_rate * 2);
-  }
+  in_batches(task, bytes, copy_rate(), [&](std::uint32_t i, Bill& bill) {
+    access(task.node(), {from.v + i}, Use::kRead, page_size_, bill);
+    access(task.node(), {to.v + i}, Use::kWrite, page_size_, bill);
+  });
 }
 
 void DataCaches::pay(Task& task, const Bill& bill, std::uint64_t rate) {

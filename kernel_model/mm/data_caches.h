@@ -28,6 +28,7 @@
 #include <memory>
 #include <vector>
 
+#include "arch_profiles/profile.h"
 #include "kernel_model/phys/last_level_cache.h"
 #include "kernel_model/types.h"
 #include "sim/bandwidth.h"
@@ -40,7 +41,6 @@ class Process;
 
 class DataCaches {
  public:
-  static constexpr int kMostNodes = 8;
   static constexpr std::uint64_t kBatch = 64 << 10;
 
   // In pages, of the whole machine since its start.
@@ -70,7 +70,7 @@ class DataCaches {
     std::uint64_t bytes_held = 0;   // accessed at the core's rate
     std::uint64_t bytes_taken = 0;  // taken over unread
     // With the nodes' memories: awaited by the core, or behind its back.
-    std::array<std::uint64_t, kMostNodes> fills{}, writebacks{};
+    std::array<std::uint64_t, arch::Llc::kMostNodes> fills{}, writebacks{};
     std::uint64_t all_traffic = 0;
   };
   void clear_frame(const Task& task, Pfn frame, Bill& bill);
@@ -91,6 +91,14 @@ class DataCaches {
   void access_range(const Task& task, Process& process, VirtAddr at, std::uint64_t n,
                     Use use, Bill& bill);
   void write_past_range(Process& process, VirtAddr at, std::uint64_t n, Bill& bill);
+  void write_range(const Task& task, Process& process, VirtAddr at, std::uint64_t n,
+                   std::uint64_t whole, Bill& bill);
+  template <typename LookUp>
+  void in_batches(Task& task, VirtAddr to, std::uint64_t n, std::uint64_t rate,
+                  LookUp look_up);
+  template <typename LookUp>
+  void in_batches(Task& task, std::uint64_t bytes, std::uint64_t rate, LookUp look_up);
+  [[nodiscard]] std::uint64_t copy_rate() const;
   [[nodiscard]] bool bypasses(std::uint64_t bytes) const;
   void fill(Pfn frame, std::uint64_t bytes, Bill& bill);
   void write_back(Pfn frame, Bill& bill);

@@ -162,10 +162,7 @@ constexpr Switch duration(std::string_view key, std::string_view about) {
           [](KernelConfig& config, const Node& value, std::string_view name) {
             config.*Field = as_duration(value, name);
           },
-          [](const KernelConfig& config) {
-            return format_quantity(static_cast<std::uint64_t>((config.*Field).count_ps()),
-                                   Dimension::kTime);
-          }};
+          [](const KernelConfig& config) { return format_quantity(config.*Field); }};
 }
 
 using C = KernelConfig;

@@ -50,11 +50,8 @@ std::vector<CostNote> cost_notes(const arch::Profile& profile) {
     all.push_back(std::move(gain));
   }
   for (const arch::IdleState& state : profile.idle_states)
-    all.push_back(
-        {"idle_state." + state.name,
-         format_quantity(static_cast<std::uint64_t>(state.exit_latency.count_ps()),
-                         Dimension::kTime),
-         "published", state.source});
+    all.push_back({"idle_state." + state.name, format_quantity(state.exit_latency),
+                   "published", state.source});
   return all;
 }
 

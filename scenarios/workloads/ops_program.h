@@ -16,10 +16,9 @@
 //   sleep 100                microseconds
 //   repeat 10 … end          so many times
 //   threads 4 … end          in so many threads, started together; each has its own stacks
-//   fork … parent … end      a child process does the first part, with a copy of all
-//   blocks,
-//                            and ends; `parent` may be left out: what this process does
-//                            meanwhile; at the end it waits for the child
+//   fork … parent … end      a child process does the first part, with copies of all
+//                            blocks, and ends; this one does the second part meanwhile
+//                            (it may be left out) and waits for the child
 //   # a comment
 //
 // Reading allocates nothing, so that a program can be played on a malloc that nobody has

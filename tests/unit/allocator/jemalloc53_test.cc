@@ -280,12 +280,7 @@ INSTANTIATE_TEST_SUITE_P(Jemalloc53, Je53Options,
                                          "narenas:4,dirty_decay_ms:0",
                                          "narenas:4,dirty_decay_ms:10,muzzy_decay_ms:30",
                                          "narenas:4,dirty_decay_ms:0,muzzy_decay_ms:-1"),
-                         [](const auto& one) {
-                           std::string name = one.param;
-                           for (char& c : name)
-                             if (c == ':' || c == ',' || c == '-') c = '_';
-                           return name;
-                         });
+                         [](const auto& one) { return case_name(one.param); });
 
 TEST(Jemalloc53Conf, TakesItsOwnOptionsOnly) {
   EXPECT_EQ(je::parse_conf_53("lg_chunk:20").problem, "unknown option \"lg_chunk\"");

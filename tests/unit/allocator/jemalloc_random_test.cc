@@ -19,6 +19,7 @@
 #include "allocator/jemalloc/conf.h"
 #include "allocator/platform/native.h"
 #include "allocator/platform/recording.h"
+#include "tests/unit/allocator/jemalloc_record.h"
 #include "tests/unit/allocator/model_bench.h"
 #include "tests/unit/allocator/ops.h"
 #include "tests/unit/allocator/toy_os.h"
@@ -255,12 +256,7 @@ INSTANTIATE_TEST_SUITE_P(Jemalloc, JeOptions,
                                          "narenas:4,lg_chunk:20,tcache:false",
                                          "narenas:4,dirty_decay_ms:0",
                                          "narenas:4,dirty_decay_ms:0,muzzy_decay_ms:-1"),
-                         [](const auto& one) {
-                           std::string name = one.param;
-                           for (char& c : name)
-                             if (c == ':' || c == ',' || c == '-') c = '_';
-                           return name;
-                         });
+                         [](const auto& one) { return toy::case_name(one.param); });
 
 }  // namespace
 }  // namespace faultline::alloc

@@ -38,4 +38,11 @@ Record one_record(JemallocBench& b) {
   return r;
 }
 
+// "narenas:4,purge:free" as a test may be called.
+inline std::string case_name(std::string options) {
+  for (char& c : options)
+    if (c == ':' || c == ',' || c == '-') c = '_';
+  return options;
+}
+
 }  // namespace faultline::alloc::toy

@@ -7,6 +7,7 @@
 #include "arch_profiles/input_error.h"
 #include "scenarios/report/json.h"
 #include "scenarios/run/execute.h"
+#include "tests/unit/scenarios/metric_value.h"
 
 namespace faultline::scenario {
 namespace {
@@ -42,9 +43,7 @@ Result run(const std::vector<Override>& overrides) {
   return run_scenario(scenario, {}, progress);
 }
 double value(const Result& r, std::string_view metric) {
-  const Metric* m = r.variants.front().metric(metric);
-  EXPECT_NE(m, nullptr) << metric;
-  return m == nullptr ? -1 : std::stod(m->value.text());
+  return value(r.variants.front(), metric);
 }
 Result with_threads(const char* threads, const char* size = "4 MiB") {
   return run({{"workload.threads", threads}, {"machine.llc.size", size}});

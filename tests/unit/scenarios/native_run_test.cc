@@ -2,6 +2,7 @@
 //
 // Workloads on the machine at hand: the counts that don't depend on it.
 #include "scenarios/run/native_run.h"
+#include "tests/unit/scenarios/metric_value.h"
 
 #include <gtest/gtest.h>
 
@@ -31,12 +32,6 @@ workload.buckets = 1
 name = "impossible"
 workload.buckets = 1_000_000_000_000
 )";
-
-double value(const VariantResult& r, const char* metric) {
-  const Metric* m = r.metric(metric);
-  EXPECT_NE(m, nullptr) << metric;
-  return m == nullptr ? 0 : m->value.to_double();
-}
 
 TEST(NativeRun, MeasuresTheWorkloadAlone) {
   const Scenario s = load_scenario(kScenario, "native.toml");

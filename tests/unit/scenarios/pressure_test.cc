@@ -6,6 +6,7 @@
 
 #include "arch_profiles/input_error.h"
 #include "scenarios/run/execute.h"
+#include "tests/unit/scenarios/metric_value.h"
 
 namespace faultline::scenario {
 namespace {
@@ -34,11 +35,6 @@ VariantResult run(const std::string& rest, const std::vector<Override>& override
   RunChoice choice;
   choice.proc = true;
   return run_scenario(scenario, choice, progress).variants.front();
-}
-double value(const VariantResult& v, std::string_view metric) {
-  const Metric* m = v.metric(metric);
-  EXPECT_NE(m, nullptr) << metric;
-  return m == nullptr ? -1 : std::stod(m->value.text());
 }
 
 const std::string kCache = R"(

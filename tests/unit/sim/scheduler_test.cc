@@ -215,40 +215,8 @@ TEST(Scheduler, WaitersMayMakeHandOversDearer) {
   EXPECT_EQ(engine.now(), Time(4_us + 120_ns + 110_ns + 100_ns));
 }
 
-// Many tasks do everything at once; the books must balance to the picosecond.
-std::vector<std::string> churn(Engine& engine) {
-  std::vector<std::string> log;
-  static constexpr Centre kOuter{"outer"}, kInner{"sys_inner", true};
-  SpinLock lock(engine, engine.locks().of("lock"), {.atomic = 17_ns, .handover = 71_ns});
-  for (int i = 0; i < 20; ++i)
-    engine.spawn(
-        "t" + std::to_string(i),
-        [&, i](Task& t) {
-          const Scope outer(t, kOuter);
-          for (int n = 0; n < 50; ++n) {
-            t.charge(Duration::ns(100 + 7 * i));
-            lock.lock(t);
-            t.charge(kInner, 333_ns);
-            log.push_back(t.name() + "@" +
-                          std::to_string(t.now().since_start().count_ps()));
-            lock.unlock(t);
-            if (n % 7 == i % 7) t.sleep(Duration::us(i));
-            t.work(Duration::us(30 * (n % 3)));
-          }
-        },
-        Time(Duration::us(3 * i)));
-  engine.run();
-  return log;
-}
-
-constexpr SchedCosts kCosts{.slice = 100_us,
-                            .timer_slack = 50_us,
-                            .context_switch = 1300_ns,
-                            .wakeup = 900_ns,
-                            .wakeup_latency = 2_us};
-
 TEST(Scheduler, AllTimeIsAttributedOnce) {
-  Engine engine(cpus(3), kCosts);
+  Engine engine(cpus(3), kChurnCosts);
   churn(engine);
   const Sums s = sums(engine);
   EXPECT_EQ(s.in_tree, s.lifetimes);
@@ -258,7 +226,7 @@ TEST(Scheduler, AllTimeIsAttributedOnce) {
 }
 
 TEST(Scheduler, TwoRunsAreTheSame) {
-  Engine one(cpus(3), kCosts), two(cpus(3), kCosts);
+  Engine one(cpus(3), kChurnCosts), two(cpus(3), kChurnCosts);
   EXPECT_EQ(churn(one), churn(two));
   EXPECT_EQ(one.events(), two.events());
   EXPECT_EQ(one.now(), two.now());
