@@ -3,6 +3,8 @@
 // Hardware threads and idle states of a profile: smt, smt_gain, [[idle_state]].
 #include "arch_profiles/profile_tree.h"
 
+#include <cmath>
+
 namespace faultline::arch {
 namespace {
 
@@ -42,7 +44,7 @@ void read_gain(const Node& tree, Profile& profile) {
                       {},
                       {}});
   source.unit = "of one thread";
-  profile.smt_gain = static_cast<unsigned>(gain * kThousand + 0.5);
+  profile.smt_gain = static_cast<unsigned>(std::lround(gain * kThousand));
   profile.cost_sources["smt_gain"] = std::move(source);
 }
 

@@ -30,7 +30,7 @@ struct Faults {
     kernel = std::make_unique<Kernel>(engine, profile, config);
     for (int i = 0; i < processes; ++i) {
       Process& process = kernel->create_process("p" + std::to_string(i));
-      engine.spawn("p" + std::to_string(i), [this, &process](Task& task) {
+      engine.spawn("p" + std::to_string(i), [&process](Task& task) {
         const VirtAddr at = sys_mmap(task, process, {}, kPages * k4K, kRw, kAnon).value();
         EXPECT_EQ(user_touch(task, process, at, kPages * k4K, k4K, Access::kWrite),
                   Signal::kNone);
