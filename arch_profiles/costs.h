@@ -71,6 +71,7 @@ enum class Confidence : std::uint8_t {
 #define FAULTLINE_OPTIONAL_COSTS(X)                                                       \
   X(instruction, "one instruction of user code; if not given: one cycle")                 \
   X(lru_lock_page, "the part of page_alloc, page_free and lru_move_page under lru_lock")  \
+  X(swap_page, "the CPU's work for one page to or from swap: slot, cache, block request") \
   X(zone_lock_page, "one page between buddy and per-CPU lists, under zone->lock")         \
   X(dirty_assist, "hardware sets the accessed or dirty bit of an entry")                  \
   X(tlb_flush_receive, "the IPI of another CPU's TLB flush, as its receiver pays for it") \

@@ -165,6 +165,9 @@ struct KernelConfig {
       0;  // key: phys.uptime_hours: how long memory has been fragmenting
   std::uint64_t swap_size = 0;                                           // key: swap.size
   Duration swap_read = Duration::us(90), swap_write = Duration::us(25);  // of one page
+  unsigned swap_queue_depth =
+      0;  // key: swap.queue_depth: pages that may wait for the device while reclaim goes
+          // on; 0: no queue, reclaim waits for its writes
   std::uint64_t memcg_max =
       0;  // key: memcg.max: memory.max of the program's cgroup; 0: none
   // Files and hugetlb.

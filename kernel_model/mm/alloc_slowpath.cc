@@ -169,6 +169,13 @@ MaybePfn Vmscan::direct(Task& task, const AllocRequest& request, int cpu) {
       for (NodeState& state : nodes_) state.failures = 0;
     } else {
       ++no_progress;
+      // should_reclaim_retry(): most of what there is may be on its way to swap.
+      Swap& swap = kernel_.mm_shared().swap;
+      const Lru& lru = kernel_.mm_shared().lrus;
+      if (swap.queues() &&
+          2 * swap.writing() > lru.size(request.preferred_node, LruList::kInactiveAnon) +
+                                   lru.size(request.preferred_node, LruList::kActiveAnon))
+        swap.congestion_wait(task, Duration::ms(100));
     }
     if (may_retry(no_progress)) continue;
     if (!out_of_memory(task)) return std::nullopt;

@@ -136,6 +136,27 @@ void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn) {
   ++kernel.vmstat().nr_anon_pages;
 }
 
+void add_swap_cache_page(Kernel& kernel, Pfn pfn) {
+  Page& page = kernel.phys().page(pfn);
+  page.refcount = 1;
+  page.mapcount = 0;
+  page.order = 0;
+  page.flags = (kNewAnon & ~Page::kAnonExclusive) | Page::kLru;
+  kernel.mm_shared().lrus.add(page, pfn);
+}
+
+void page_add_anon_rmap_of_swap_cache(Kernel& kernel, Pfn pfn) {
+  Page& page = kernel.phys().page(pfn);
+  FAULTLINE_CHECK_EQ(page.mapcount, 0);
+  page.mapcount = 1;
+  page.flags |= Page::kAnonExclusive;
+  ++kernel.vmstat().nr_anon_pages;
+  // activate_page(); from 5.9 on, as for new pages, it starts where it is.
+  if (!kernel.config().anon_starts_active) return;
+  page.flags |= Page::kActive;
+  if ((page.flags & Page::kLru) != 0) kernel.mm_shared().lrus.move(page, pfn);
+}
+
 void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index) {
   PhysMem& phys = kernel.phys();
   Page& page = phys.page(head);

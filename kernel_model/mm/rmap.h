@@ -22,6 +22,11 @@ struct Page;
 
 // A fresh base page, mapped by one PTE.
 void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn);
+// A page that has been read from swap, which nobody maps yet: it goes on the LRU.
+void add_swap_cache_page(Kernel& kernel, Pfn pfn);
+// page_add_anon_rmap() of a page that was in the swap cache and on the LRU: the cache's
+// reference is the mapping's now.
+void page_add_anon_rmap_of_swap_cache(Kernel& kernel, Pfn pfn);
 // A fresh huge page, mapped by one PMD; `index` is where its first base page lies in its
 // anonymous mapping (linear_page_index()).
 void page_add_new_huge_rmap(Kernel& kernel, Pfn head, std::uint64_t index);

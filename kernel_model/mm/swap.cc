@@ -26,7 +26,9 @@ constexpr Centre kSwapWritepage{"swap_writepage", true};
 Swap::Swap(Kernel& kernel)
     : kernel_(kernel),
       total_(kernel.config().swap_size >> kernel.profile().geometry.page_shift),
-      refs_(total_) {}
+      refs_(total_) {
+  if (kernel.config().swap_queue_depth > 0 && total_ > 0) make_queue();
+}
 
 std::optional<std::uint32_t> Swap::get_slot() {
   if (used_ == total_) return std::nullopt;
@@ -40,9 +42,15 @@ std::optional<std::uint32_t> Swap::get_slot() {
 
 void Swap::put(std::uint32_t slot, int cpu) {
   FAULTLINE_CHECK_GT(refs_[slot], 0);
-  if (--refs_[slot] > 0) return;
+  if (--refs_[slot] > 0) {
+    // free_swap_and_cache(): only the swap cache has it still, and no device works on it.
+    if (refs_[slot] == 1 && queues() && moving_[slot].page != 0 &&
+        moving_[slot].state != Move::kWriting && moving_[slot].state != Move::kReading)
+      put_page(kernel_, take_moving(slot, cpu), cpu);
+    return;
+  }
   --used_;
-  if (cached(slot)) put_page(kernel_, take_cached(slot), cpu);
+  if (cached(slot)) put_page(kernel_, take_cached(slot, cpu), cpu);
 }
 
 void Swap::write(Task& task, std::uint32_t) {
@@ -58,11 +66,17 @@ void Swap::wait_for_writes(Task& task) {
 }
 
 std::optional<Pfn> Swap::cached(std::uint32_t slot) const {
+  if (queues()) {
+    const Moving& page = moving_[slot];
+    if (page.page == 0 || page.state == Move::kReading) return std::nullopt;
+    return Pfn{page.page - 1};
+  }
   const auto it = cache_.find(slot);
   return it == cache_.end() ? std::nullopt : std::optional(it->second);
 }
 
-Pfn Swap::take_cached(std::uint32_t slot) {
+Pfn Swap::take_cached(std::uint32_t slot, int cpu) {
+  if (queues()) return take_moving(slot, cpu);
   const auto it = cache_.find(slot);
   FAULTLINE_CHECK(it != cache_.end());
   const Pfn page = it->second;
@@ -77,7 +91,7 @@ bool Swap::read_one(Task& task, std::uint32_t slot) {
   request.preferred_node = task.node();
   const auto page = kernel_.phys().alloc_pages(request, task.cpu());
   if (!page) return false;
-  if (refs_[slot] == 0 || cache_.contains(slot)) {  // meanwhile
+  if (!wanted(slot)) {  // meanwhile
     kernel_.phys().free_pages(*page, 0, task.cpu());
     return true;
   }
@@ -90,15 +104,16 @@ bool Swap::read_one(Task& task, std::uint32_t slot) {
 bool Swap::read(Task& task, std::uint32_t slot) {
   const Scope scope(task, kSwapinReadahead);
   task.sync();
+  if (queues()) return read_queued(task, slot);
   task.sleep(kernel_.config().swap_read);
-  if (refs_[slot] == 0 || cache_.contains(slot)) return true;
+  if (!wanted(slot)) return true;
   if (!read_one(task, slot)) return false;
   const std::uint32_t cluster = std::uint32_t{1} << kernel_.config().page_cluster;
   const std::uint32_t first = slot & ~(cluster - 1);
   const auto end =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(first + cluster, total_));
   for (std::uint32_t s = first; s < end; ++s) {
-    if (s == slot || refs_[s] == 0 || cache_.contains(s)) continue;
+    if (s == slot || !wanted(s)) continue;
     if (!read_one(task, s)) break;
     ++kernel_.vmstat().swap_ra;
   }
@@ -108,7 +123,7 @@ bool Swap::read(Task& task, std::uint32_t slot) {
 std::uint64_t Swap::drop_unused(std::uint64_t most, int cpu) {
   std::uint64_t dropped = 0;
   while (dropped < most && !cache_.empty()) {
-    put_page(kernel_, take_cached(cache_.begin()->first), cpu);
+    put_page(kernel_, take_cached(cache_.begin()->first, cpu), cpu);
     ++dropped;
   }
   return dropped;
@@ -119,6 +134,7 @@ FaultResult do_swap_page(Fault& fault, Table& table, Pte entry) {
   Swap& swap = fault.kernel.mm_shared().swap;
   const std::uint32_t slot = entry.pfn().v;
   fault.task.sync();
+  if (swap.queues()) swap.end_reads(fault.task.now());
   if (!swap.cached(slot)) {
     fault.io = {.file = nullptr, .index = slot};
     return FaultResult::kIo;
@@ -128,13 +144,17 @@ FaultResult do_swap_page(Fault& fault, Table& table, Pte entry) {
   if (tree.find_pte_table(fault.at) != &table ||
       tree.get(table, fault.at).raw() != entry.raw() || !swap.cached(slot))
     return FaultResult::kDone;
-  const Pfn page = swap.take_cached(slot);
+  const bool on_lru = swap.queues();
+  const Pfn page = swap.take_cached(slot, fault.task.cpu());
   swap.put(slot, fault.task.cpu());
   const bool writable = (fault.vma.vm_flags & VM_WRITE) != 0;
   std::uint64_t bits = fault.page_bits() | Pte::kDirty;
   if (writable) bits |= Pte::kWrite;
   tree.set(table, fault.at, Pte::leaf(page, bits));
-  page_add_new_anon_rmap(fault.kernel, page);
+  if (on_lru)
+    page_add_anon_rmap_of_swap_cache(fault.kernel, page);
+  else
+    page_add_new_anon_rmap(fault.kernel, page);
   note_anon_index(fault.kernel, page, fault.vma, fault.at);
   if (fault.locked()) mark_mlocked(fault.kernel, page, true);
   fault.task.charge(fault.pages.costs().pte_set);

@@ -25,6 +25,8 @@ constexpr Centre kTryToFreePages{"try_to_free_pages", true};
 constexpr unsigned kDefPriority = 12;        // DEF_PRIORITY
 constexpr unsigned kMaxReclaimRetries = 16;  // MAX_RECLAIM_RETRIES
 
+constexpr Duration kCongestionWait = Duration::ms(100);  // HZ / 10
+
 std::uint64_t int_sqrt(std::uint64_t n) {
   std::uint64_t root = 0;
   while ((root + 1) * (root + 1) <= n) ++root;
@@ -174,14 +176,20 @@ void Vmscan::shrink_active_list(Task& task, int node, LruList list, std::uint64_
 void Vmscan::shrink_inactive_list(Task& task, int node, LruList list, std::uint64_t most,
                                   ScanControl& sc) {
   const Scope scope(task, kShrinkInactiveList);
+  Swap& swap = kernel_.mm_shared().swap;
+  if (swap.queues()) swap.end_writes(task);
   Batch batch;
   isolate(task, node, list, most, batch, sc);
   if (batch.count == 0) return;
+  const std::uint64_t taken = batch.count;
+  sc.nr_writeback = 0;
   Vmstat& v = kernel_.vmstat();
   (sc.kswapd() ? v.pgscan_kswapd : v.pgscan_direct) += batch.count;
   const std::uint64_t freed = shrink_page_list(task, batch, sc);
   (sc.kswapd() ? v.pgsteal_kswapd : v.pgsteal_direct) += freed;
   sc.nr_reclaimed += freed;
+  // PGDAT_WRITEBACK: kswapd finds only what is being written.
+  if (sc.kswapd() && sc.nr_writeback == taken) swap.congestion_wait(task, kCongestionWait);
 }
 
 // shrink_slab(): huge pages with unmapped pieces, and the huge zero page.

@@ -11,8 +11,8 @@
 //
 // Stands for: mm/vmscan.c, __alloc_pages_slowpath() (mm/page_alloc.c), mm/oom_kill.c,
 // mem_cgroup_charge() (mm/memcontrol.c), v4.15-6.18.  Model: one zone a node; pages of
-// regular files are never dirty for long (the flusher has written them); no throttling but
-// by the swap device; the killed process's memory is reaped at once; one memory cgroup,
+// regular files are never dirty for long (the flusher has written them); throttling by the
+// swap device alone; the killed process's memory is reaped at once; one memory cgroup,
 // which holds every process.
 #pragma once
 
@@ -42,6 +42,7 @@ struct ScanControl {
   std::uint64_t nr_to_reclaim = 32;
   unsigned priority = 12;
   std::uint64_t nr_scanned = 0, nr_reclaimed = 0;
+  std::uint64_t nr_writeback = 0;  // of the last batch: being written
   [[nodiscard]] bool kswapd() const { return why == For::kKswapd; }
 };
 
@@ -112,6 +113,8 @@ class Vmscan final : public SlowPath {
   enum class Fate : std::uint8_t { kKeep, kActivate, kFreed, kGone };
   Fate shrink_page(Task& task, Pfn page, ScanControl& sc);
   Fate shrink_anon(Task& task, Pfn page);
+  Fate swap_out(Task& task, Pfn page, std::uint32_t slot);
+  Fate shrink_swap_cache(Task& task, Pfn page, ScanControl& sc);
   Fate shrink_file(Task& task, Pfn page);
   struct References {
     unsigned young = 0;

@@ -59,11 +59,14 @@ std::uint64_t Vmscan::shrink_page_list(Task& task, Batch& batch, ScanControl& sc
   batch.count = kept;
   putback(task, batch);
   locks.settle(task);
-  kernel_.mm_shared().swap.wait_for_writes(task);
+  Swap& swap = kernel_.mm_shared().swap;
+  swap.queues() ? swap.wait_for_room(task) : swap.wait_for_writes(task);
   return freed;
 }
 
 Vmscan::Fate Vmscan::shrink_page(Task& task, Pfn page, ScanControl& sc) {
+  if (kernel_.mm_shared().swap.move_of(page) != Swap::Move::kNone)
+    return shrink_swap_cache(task, page, sc);
   task.charge(kernel_.mm_shared().page_locks.lru_scan_page());
   task.sync();
   Page& frame = kernel_.phys().page(page);
@@ -171,10 +174,41 @@ Vmscan::Fate Vmscan::shrink_anon(Task& task, Pfn page) {
     return unmap(task, page, std::nullopt) ? Fate::kFreed : Fate::kActivate;
   }
   if (PageContents* contents = kernel_.contents()) contents->swapped_out(page, *slot);
+  if (swap.queues()) return swap_out(task, page, *slot);
   const bool unmapped = unmap(task, page, slot);
   swap.put(*slot, task.cpu());  // the entries hold it now
   if (!unmapped) return Fate::kActivate;
   swap.write(task, *slot);
+  return Fate::kFreed;
+}
+
+// The rest of add_to_swap(), try_to_unmap() and pageout(), for a write that nobody waits
+// for.
+Vmscan::Fate Vmscan::swap_out(Task& task, Pfn page, std::uint32_t slot) {
+  Swap& swap = kernel_.mm_shared().swap;
+  swap.add_to_cache(page, slot);
+  if (!unmap(task, page, slot)) {
+    swap.delete_from_cache(page, task.cpu());
+    return Fate::kActivate;
+  }
+  // A fault may have taken it back meanwhile, and even freed it.
+  if (swap.move_of(page) == Swap::Move::kNone) return Fate::kFreed;
+  swap.start_write(task, page);
+  return Fate::kKeep;
+}
+
+// A page that nobody maps any more: being written (then it is passed over before anything
+// else is asked), or clean and to be freed.
+Vmscan::Fate Vmscan::shrink_swap_cache(Task& task, Pfn page, ScanControl& sc) {
+  Swap& swap = kernel_.mm_shared().swap;
+  task.charge(kernel_.mm_shared().page_locks.lru_scan_page());
+  task.sync();
+  if (swap.move_of(page) == Swap::Move::kWriting) {
+    ++sc.nr_writeback;
+    return Fate::kKeep;
+  }
+  if (swap.move_of(page) != Swap::Move::kClean) return Fate::kKeep;  // meanwhile taken back
+  swap.delete_from_cache(page, task.cpu());                          // __remove_mapping()
   return Fate::kFreed;
 }
 

@@ -285,6 +285,8 @@ constexpr Switch kSwitches[] = {
                                        "pages freed under one hold of lru_lock"),
     number<&C::uptime_hours, 0, 1'000'000>(
         "phys.uptime_hours", "hours that free memory has been fragmenting before the run"),
+    number<&C::swap_queue_depth, 0, 1 << 20>(
+        "swap.queue_depth", "pages that may wait for the swap device; 0: no queue"),
     duration<&C::swap_read>("swap.read", "latency of reading one page from swap"),
     bytes<&C::swap_size>("swap.size", "swap space; 0: none"),
     duration<&C::swap_write>("swap.write", "time to write one page to swap"),
