@@ -47,6 +47,12 @@ class EventQueue {
     heap_[hole] = entry;
   }
 
+  // pop() and push(entry) at once.
+  Entry replace_top(const Entry& entry) {
+    const Entry result = heap_.front();
+    sink(entry);
+    return result;
+  }
   Entry pop() {
     const Entry result = heap_.front();
     const Entry last = heap_.back();

@@ -21,37 +21,52 @@ LastLevelCache::Shape shape_of(const arch::Profile& profile) {
           .random = llc.placement == arch::Llc::Placement::kRandom};
 }
 
-// Calls held(frame, bytes) for each page of [at, end) that a frame of its own is mapped
-// for, and other(bytes) for what has none: the zero page, hugetlb, nothing any more.
-template <typename Held, typename Other>
-void for_frames(PageTables& pages, VirtAddr at, VirtAddr end, Held held, Other other) {
-  const PageTableTree& tree = pages.tree();
-  const std::uint64_t size = pages.geometry().page_size();
-  const auto one = [&](Pte entry, std::uint64_t bytes) {
-    if ((entry.raw() & (Pte::kPresent | Pte::kZero | Pte::kHugetlb)) == Pte::kPresent)
-      held(entry.pfn(), bytes);
-    else
-      other(bytes);
-  };
-  while (at < end) {
-    const Table* const table = tree.find_pte_table(at);
-    const Pte huge = table == nullptr ? tree.leaf_at(at) : Pte{};
-    const VirtAddr stop = std::min(pages.pmd_range(at).end, end);
-    std::uint64_t i = table == nullptr ? (at - pages.pmd_range(at).start) / size
-                                       : tree.shape(table->level).index(at);
-    while (at < stop) {
-      const VirtAddr next = std::min(VirtAddr{(at.v & ~(size - 1)) + size}, stop);
-      one(table != nullptr ? table->entry[i]
-          : huge.is_leaf() ? huge.at_subpage(i)
-                           : huge,
-          next - at);
-      at = next;
-      ++i;
-    }
-  }
-}
-
 }  // namespace
+
+// The pages from `at` on that lie below one entry of the PMD level, `end` at most: of a
+// table, of a huge page, or without either.
+class DataCaches::Span {
+ public:
+  Span(PageTables& pages, VirtAddr at, VirtAddr end)
+      : at_(at),
+        stop_(std::min(pages.pmd_range(at).end, end)),
+        size_(pages.geometry().page_size()),
+        first_{at.v & ~(size_ - 1)} {
+    const PageTableTree& tree = pages.tree();
+    if (const Table* const table = tree.find_pte_table(at)) {
+      entries_ = table->entry + tree.shape(table->level).index(at);
+      return;
+    }
+    huge_ = tree.leaf_at(at);
+    if (huge_.is_leaf())
+      huge_ = huge_.at_subpage((first_ - pages.pmd_range(at).start) / size_);
+  }
+  [[nodiscard]] VirtAddr stop() const { return stop_; }
+  [[nodiscard]] std::uint64_t pages() const {
+    return (stop_ - first_ + size_ - 1) / size_;
+  }
+  // What is asked for of pages [from, to).
+  [[nodiscard]] std::uint64_t bytes(std::uint64_t from, std::uint64_t to) const {
+    return std::min(first_ + to * size_, stop_) - std::max(first_ + from * size_, at_);
+  }
+  // The frame of its own that a page is mapped for; kNoFrame: the zero page, hugetlb,
+  // nothing any more.
+  [[nodiscard]] std::uint32_t frame(std::uint64_t page) const {
+    const Pte entry = entries_ != nullptr ? entries_[page]
+                      : huge_.is_leaf()   ? huge_.at_subpage(page)
+                                          : huge_;
+    constexpr std::uint64_t kMask = Pte::kPresent | Pte::kZero | Pte::kHugetlb;
+    return (entry.raw() & kMask) == Pte::kPresent ? entry.pfn().v
+                                                  : LastLevelCache::kNoFrame;
+  }
+
+ private:
+  VirtAddr at_, stop_;
+  std::uint64_t size_;
+  VirtAddr first_;
+  const Pte* entries_ = nullptr;
+  Pte huge_;
+};
 
 DataCaches::DataCaches(Kernel& kernel)
     : kernel_(kernel), page_size_(kernel.profile().geometry.page_size()) {
@@ -116,20 +131,49 @@ void DataCaches::write_past(Pfn frame, std::uint64_t bytes, Bill& bill) {
   fill(frame, bytes, bill);
 }
 
+// Most of the pages are held, and nobody else is to be asked.
+void DataCaches::access_span(int node, const Span& span, Use use, Bill& bill) {
+  LastLevelCache& cache = caches_[static_cast<std::size_t>(node)];
+  const std::uint64_t pages = span.pages();
+  for (std::uint64_t i = 0; i < pages; ++i) {
+    if (caches_.size() == 1) {
+      const std::uint64_t held =
+          cache.hits(pages - i, use != Use::kRead,
+                     [&, i](std::uint64_t k) { return span.frame(i + k); });
+      stats_.hits += held;
+      if (held != 0) bill.bytes_held += span.bytes(i, i + held);
+      i += held;
+      if (i == pages) return;
+    }
+    if (const std::uint32_t frame = span.frame(i); frame != LastLevelCache::kNoFrame)
+      access(node, {frame}, use, span.bytes(i, i + 1), bill);
+    else
+      bill.bytes_held += span.bytes(i, i + 1);
+  }
+}
+
 void DataCaches::access_range(const Task& task, Process& process, VirtAddr at,
                               std::uint64_t n, Use use, Bill& bill) {
-  for_frames(
-      process.mm().pages(), at, at + n,
-      [&](Pfn frame, std::uint64_t bytes) { access(task.node(), frame, use, bytes, bill); },
-      [&](std::uint64_t bytes) { bill.bytes_held += bytes; });
+  for (const VirtAddr end = at + n; at < end;) {
+    const Span span(process.mm().pages(), at, end);
+    access_span(task.node(), span, use, bill);
+    at = span.stop();
+  }
 }
 
 void DataCaches::write_past_range(Process& process, VirtAddr at, std::uint64_t n,
                                   Bill& bill) {
-  for_frames(
-      process.mm().pages(), at, at + n,
-      [&](Pfn frame, std::uint64_t bytes) { write_past(frame, bytes, bill); },
-      [&](std::uint64_t bytes) { bill.bytes_held += bytes; });
+  for (const VirtAddr end = at + n; at < end;) {
+    const Span span(process.mm().pages(), at, end);
+    for (std::uint64_t i = 0; i < span.pages(); ++i) {
+      const std::uint32_t frame = span.frame(i);
+      if (frame != LastLevelCache::kNoFrame)
+        write_past({frame}, span.bytes(i, i + 1), bill);
+      else
+        bill.bytes_held += span.bytes(i, i + 1);
+    }
+    at = span.stop();
+  }
 }
 
 bool DataCaches::bypasses(std::uint64_t bytes) const {

@@ -84,10 +84,12 @@ class DataCaches {
 
  private:
   enum class Use : std::uint8_t { kRead, kWrite, kOverwrite };
+  class Span;
   void access(int node, Pfn frame, Use use, std::uint64_t bytes, Bill& bill);
   void miss(int node, Pfn frame, Use use, Bill& bill);
   void ask_other_caches(int node, Pfn frame, Use use, Bill& bill);
   void write_past(Pfn frame, std::uint64_t bytes, Bill& bill);
+  void access_span(int node, const Span& span, Use use, Bill& bill);
   void access_range(const Task& task, Process& process, VirtAddr at, std::uint64_t n,
                     Use use, Bill& bill);
   void write_past_range(Process& process, VirtAddr at, std::uint64_t n, Bill& bill);

@@ -51,6 +51,18 @@ class LastLevelCache {
     return true;
   }
 
+  // hit() of frame(0), frame(1) … up to the first of `count` that isn't here (kNoFrame never
+  // is); answers how many were.
+  static constexpr std::uint32_t kNoFrame = UINT32_MAX;
+  template <typename Frame>
+  std::uint64_t hits(std::uint64_t count, bool dirties, Frame frame) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::uint32_t f = frame(i);
+      if (f == kNoFrame || !hit(f, dirties)) return i;
+    }
+    return count;
+  }
+
   // What had to go.
   struct Victim {
     std::uint32_t frame = 0;
@@ -71,7 +83,7 @@ class LastLevelCache {
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
-  struct Set {
+  struct alignas(32) Set {
     std::uint64_t used = 0;   // ways that hold a frame
     std::uint64_t young = 0;  // access bits
     std::uint64_t dirty = 0;
@@ -79,9 +91,9 @@ class LastLevelCache {
 
   void mark(Set& set, unsigned way, bool dirties) {
     const std::uint64_t bit = std::uint64_t{1} << way;
-    set.young |= bit;
-    if (set.young == all_ways_) set.young = bit;
-    if (dirties) set.dirty |= bit;
+    const std::uint64_t young = set.young | bit;
+    set.young = young == all_ways_ ? bit : young;
+    set.dirty |= dirties ? bit : 0;
   }
   [[nodiscard]] std::uint32_t set_of(std::uint32_t frame) const;
   [[nodiscard]] std::uint32_t slice_of(std::uint32_t frame) const;
