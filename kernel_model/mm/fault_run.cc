@@ -29,15 +29,6 @@ namespace {
 
 constexpr std::uint64_t kMostPages = 32;
 
-// As many pages, a batch of the per-CPU list and some more must be free above the mark at
-// which kswapd is woken.
-bool plenty_of_memory(Kernel& kernel, int node) {
-  constexpr std::uint64_t kSpare = 1024;
-  const PhysMem& phys = kernel.phys();
-  return kernel.config().memcg_max == 0 &&
-         phys.watermark_ok(node, 0, phys.watermarks(node).low + kSpare);
-}
-
 // Empty entries from index `first` on, `most` at most.
 std::uint64_t empty_entries(const Table& table, std::uint64_t first, std::uint64_t most) {
   std::uint64_t n = 0;
@@ -77,10 +68,13 @@ class FaultRun {
   DataCaches::Bill cleared_;
 };
 
+// Where less than the low watermark would be left, a fault of its own wakes kswapd.
 bool FaultRun::map_page(VirtAddr at) {
   AllocRequest request;
   request.preferred_node = task_.node();
-  const MaybePfn page = kernel_.phys().alloc_pages(request, task_.cpu());
+  request.this_node_only = true;
+  const MaybePfn page =
+      kernel_.phys().try_alloc(request, task_.cpu(), PhysMem::Mark::kLow);
   if (!page) return false;
   if (kernel_.contents() != nullptr) kernel_.contents()->cleared(*page, 1);
   if (DataCaches* const caches = kernel_.data_caches())
@@ -162,7 +156,7 @@ std::uint64_t anon_fault_run(Task& task, Process& process, VirtAddr at, VirtAddr
   Vma* const vma = mm.vma_at(at);
   if (vma == nullptr || !is_simple(kernel, mm, *vma)) return 0;
   SpinLock& ptl = pages.spinlock_of(table->page);
-  if (ptl.is_locked() || !plenty_of_memory(kernel, task.node())) return 0;
+  if (ptl.is_locked() || kernel.config().memcg_max != 0) return 0;
   const LevelShape& shape = pages.tree().shape(table->level);
   const std::uint64_t first = shape.index(at);
   // The page that fills the batch for the LRU is the last: who it meets there must be seen.
