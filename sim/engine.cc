@@ -92,10 +92,14 @@ void Engine::push(const EventQueue::Entry& entry) {
 }
 
 // The task's turn comes at `when`; an entry it had before is void.
-void Engine::post(Task& task, Time when) {
+EventQueue::Entry Engine::new_entry(Task& task, Time when) {
   task.entry_order_ = next_order(0);
   task.entry_time_ = when;
-  push({when, task.entry_order_, &task, nullptr});
+  return {when, task.entry_order_, &task, nullptr};
+}
+
+void Engine::post(Task& task, Time when) {
+  push(new_entry(task, when));
 }
 
 bool Engine::stale(const EventQueue::Entry& entry) {
@@ -148,58 +152,70 @@ void Engine::set_horizon() {
   task_horizon_ = alone ? horizon_ : Time{};
 }
 
+// The task whose turn it is then; null: another event, which has been dealt with.
+Task* Engine::happens(const EventQueue::Entry& entry) {
+  if (stale(entry)) return nullptr;
+  ++events_;
+  now_ = entry.time;
+  if (entry.callback != nullptr) {
+    run_callback(*entry.callback);
+    return nullptr;
+  }
+  Task& task = *entry.task;
+  task.entry_order_ = 0;
+  if (task.phase_ != Task::Phase::kOnCpu) {
+    place(task, entry.time);
+    return nullptr;
+  }
+  if (task.waiting_) {
+    task.book(task.where_, task.waiting_as_, entry.time - task.now_);
+    task.waiting_ = false;
+  }
+  task.woken_ = false;
+  if (task.daemon_)
+    check_daemons_only(task);
+  else
+    last_live_ = now_;
+  return current_ = &task;
+}
+
 // Runs events until a task is due and makes it current; null when the run is over.
 Task* Engine::next_task() {
   current_ = nullptr;
   for (;;) {
     if (live_ == 0 || failure_) return nullptr;
     if (queue_.empty()) deadlock();
-    const EventQueue::Entry entry = queue_.pop();
-    if (stale(entry)) continue;
-    ++events_;
-    now_ = entry.time;
-    if (entry.callback != nullptr) {
-      run_callback(*entry.callback);
-      continue;
-    }
-    Task& task = *entry.task;
-    task.entry_order_ = 0;
-    if (task.phase_ != Task::Phase::kOnCpu) {
-      place(task, entry.time);
-      continue;
-    }
-    if (task.waiting_) {
-      task.book(task.where_, task.waiting_as_, entry.time - task.now_);
-      task.waiting_ = false;
-    }
-    task.woken_ = false;
-    if (task.daemon_)
-      check_daemons_only(task);
-    else
-      last_live_ = now_;
-    return current_ = &task;
+    if (Task* const due = happens(queue_.pop())) return due;
   }
+}
+
+// Returns when it is `from`'s turn again.
+void Engine::switch_to(Task* next, Task& from) {
+  if (next != &from) {
+    if (next != nullptr && !next->fiber_) make_fiber(*next);
+    from.fiber_->switch_to(next != nullptr ? *next->fiber_ : *main_);
+    if (from.stopping_) throw Stopped{};
+  }
+  set_horizon();
 }
 
 // The running task lets others go first and returns when it is its turn again.
 void Engine::give_way(Task& task) {
-  Task* next = next_task();
-  if (next != &task) {
-    if (next != nullptr && !next->fiber_) make_fiber(*next);
-    task.fiber_->switch_to(next != nullptr ? *next->fiber_ : *main_);
-    if (task.stopping_) throw Stopped{};
-  }
-  set_horizon();
+  switch_to(next_task(), task);
+}
+
+// Somebody else is due before the running task.
+void Engine::let_first_go(Task& task) {
+  current_ = nullptr;
+  Task* next = happens(queue_.exchange_top(new_entry(task, task.now_)));
+  switch_to(next != nullptr ? next : next_task(), task);
 }
 
 void Engine::synchronise(Task& task) {
   FAULTLINE_CHECK_EQ(current_, &task);
   do {
     while (!queue_.empty() && stale(queue_.top())) queue_.pop();
-    if (!queue_.empty() && queue_.top().time <= task.now_) {
-      post(task, task.now_);
-      give_way(task);
-    }
+    if (!queue_.empty() && queue_.top().time <= task.now_) let_first_go(task);
   } while (smt() && share_core(task));
   if (task.preemptible() && need_resched(task))
     preempt(task);

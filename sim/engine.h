@@ -171,11 +171,15 @@ class Engine {
     task_horizon_ = std::min(task_horizon_, when);
   }
   void post(Task& task, Time when);
+  [[nodiscard]] EventQueue::Entry new_entry(Task& task, Time when);
   [[nodiscard]] static bool stale(const EventQueue::Entry& entry);
   void run_callback(EventQueue::Callback& callback);
   void synchronise(Task& task);
   void give_way(Task& task);
+  void let_first_go(Task& task);
   [[nodiscard]] Task* next_task();
+  [[nodiscard]] Task* happens(const EventQueue::Entry& entry);
+  void switch_to(Task* next, Task& from);
   void make_fiber(Task& task);
   void finish(Task& task);
   void stop_if(bool daemon_only);

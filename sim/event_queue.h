@@ -5,6 +5,10 @@
 // A 4-ary heap: shallower than a binary one, and the four children lie in two cache lines.
 // Nothing is ever removed from the middle; an entry that is no longer wanted is recognised
 // by its target when it comes to the top (lazy cancel).
+//
+// Which child is the least can't be foretold, so it is found without branches: times and
+// orders are compared as one number of 128 bits, and behind the last entry lie some that
+// are later than any.
 #pragma once
 
 #include <cstddef>
@@ -26,63 +30,75 @@ class EventQueue {
     std::uint64_t order;  // priority above, sequence below: unique
     Task* task;           // one of these two is set
     Callback* callback;
-
-    [[nodiscard]] bool before(const Entry& other) const {
-      return time < other.time || (time == other.time && order < other.order);
-    }
   };
 
-  [[nodiscard]] bool empty() const { return heap_.empty(); }
+  EventQueue() : heap_(kArity, kLast) {}
+
+  [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] const Entry& top() const { return heap_.front(); }
 
   void push(const Entry& entry) {
-    heap_.push_back(entry);
-    std::size_t hole = heap_.size() - 1;
+    heap_.push_back(kLast);
+    std::size_t hole = size_++;
     while (hole > 0) {
       const std::size_t parent = (hole - 1) / kArity;
-      if (!entry.before(heap_[parent])) break;
+      if (key(heap_[parent]) < key(entry)) break;
       heap_[hole] = heap_[parent];
       hole = parent;
     }
     heap_[hole] = entry;
   }
 
-  // pop() and push(entry) at once.
-  Entry replace_top(const Entry& entry) {
-    const Entry result = heap_.front();
-    sink(entry);
-    return result;
-  }
   Entry pop() {
     const Entry result = heap_.front();
-    const Entry last = heap_.back();
+    const Entry last = heap_[--size_];
+    heap_[size_] = kLast;
     heap_.pop_back();
-    if (!heap_.empty()) sink(last);
+    if (size_ != 0) sink(last);
+    return result;
+  }
+
+  // The top; `entry` takes its place.  As pop() after push(entry), if that is not the
+  // first.
+  Entry exchange_top(const Entry& entry) {
+    const Entry result = heap_.front();
+    sink(entry);
     return result;
   }
 
  private:
   static constexpr std::size_t kArity = 4;
+  static constexpr Entry kLast{Time::never(), UINT64_MAX, nullptr, nullptr};
+
+  __extension__ using Key = unsigned __int128;
+  [[nodiscard]] static Key key(const Entry& entry) {
+    const auto time = static_cast<std::uint64_t>(entry.time.since_start().count_ps());
+    return Key{time} << 64 | entry.order;
+  }
 
   // Puts `entry` where the top was.
   void sink(const Entry& entry) {
-    const std::size_t size = heap_.size();
+    Entry* const heap = heap_.data();
+    const Key sinking = key(entry);
     std::size_t hole = 0;
-    for (;;) {
-      const std::size_t first = hole * kArity + 1;
-      if (first >= size) break;
-      const std::size_t end = first + kArity < size ? first + kArity : size;
+    for (std::size_t first = 1; first < size_; first = hole * kArity + 1) {
       std::size_t least = first;
-      for (std::size_t c = first + 1; c < end; ++c)
-        if (heap_[c].before(heap_[least])) least = c;
-      if (!heap_[least].before(entry)) break;
-      heap_[hole] = heap_[least];
+      Key earliest = key(heap[first]);
+      for (std::size_t child = first + 1; child < first + kArity; ++child) {
+        const Key other = key(heap[child]);
+        const bool earlier = other < earliest;
+        least = earlier ? child : least;
+        earliest = earlier ? other : earliest;
+      }
+      if (sinking < earliest) break;
+      heap[hole] = heap[least];
       hole = least;
     }
-    heap_[hole] = entry;
+    heap[hole] = entry;
   }
 
-  std::vector<Entry> heap_;
+  std::size_t size_ = 0;
+  std::vector<Entry> heap_;  // and kArity times kLast behind it
 };
 
 }  // namespace faultline
