@@ -88,6 +88,10 @@ struct AccessRun {
 };
 AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length,
                           Access access);
+// The same, paid for: how much of a user_touch of each page is done at once.  Nothing where
+// a TLB wants to hear of each.
+std::uint64_t user_pass(Task& task, Process& process, VirtAddr start, std::uint64_t length,
+                        Access access);
 
 // Accesses at start, start + stride, … below start + length: the same as a loop of
 // user_access, but pages that are already mapped cost nothing to skip.  `failed` is where

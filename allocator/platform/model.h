@@ -263,7 +263,7 @@ class Model {
   [[nodiscard]] kernel::DataCaches* caches_for(Addr a, Addr b, std::uint64_t n) const;
   void set_bytes(Addr to, std::uint8_t byte, std::uint64_t n, std::uint64_t rate);
   void copy_small(Addr to, Addr from, std::uint64_t n, std::uint64_t rate);
-  void access_all(Addr start, std::uint64_t n, kernel::Access access);
+  bool access_all(Addr start, std::uint64_t n, kernel::Access access);
   [[nodiscard]] std::uint64_t accessible(Addr start, std::uint64_t n,
                                          kernel::Access access);
   void copy_bytes(Addr to, Addr from, std::uint64_t n);

@@ -176,17 +176,20 @@ void Model::copy_bytes(Addr to, Addr from, std::uint64_t n) {
   std::memcpy(process_.window_.host(to), process_.window_.host(from), n);
 }
 
-// Every page of the range, in order.
-void Model::access_all(Addr start, std::uint64_t n, kernel::Access access) {
+// Every page of the range, in order.  True: none faulted, no time has passed for others.
+bool Model::access_all(Addr start, std::uint64_t n, kernel::Access access) {
   const std::uint64_t page = facts().page_size;
   const Addr end = start + n;
   kernel::VirtAddr at{start & ~(page - 1)};
+  at = at + kernel::user_pass(task_, process_.process_, at, end - at.v, access);
+  if (at.v >= end) return true;
   while (at.v < end) {
     const kernel::Signal signal =
         kernel::user_touch(task_, process_.process_, at, end - at.v, page, access, &at);
     if (signal == kernel::Signal::kNone) break;
     if (!recovered(signal, at.v)) killed(signal, at.v, access);
   }
+  return false;
 }
 
 std::uint64_t Model::accessible(Addr start, std::uint64_t n, kernel::Access access) {
@@ -203,11 +206,14 @@ void Model::copy_large(Addr to, Addr from, std::uint64_t n) {
       begin += part;
     }
   };
-  access_all(from, n, kernel::Access::kRead);
-  access_all(to, n, kernel::Access::kWrite);
+  const bool source = access_all(from, n, kernel::Access::kRead);
+  const bool all = access_all(to, n, kernel::Access::kWrite) && source;
   for (std::uint64_t done = 0; done < n;) {
-    std::uint64_t part = accessible(from + done, n - done, kernel::Access::kRead);
-    part = std::min(part, accessible(to + done, n - done, kernel::Access::kWrite));
+    std::uint64_t part = n;
+    if (!all) {
+      part = accessible(from + done, n - done, kernel::Access::kRead);
+      part = std::min(part, accessible(to + done, n - done, kernel::Access::kWrite));
+    }
     if (part == 0) {
       access(from + done, kernel::Access::kRead);
       access(to + done, kernel::Access::kWrite);

@@ -45,6 +45,21 @@ VirtAddr end_of_translation(Task& task, Process& process, VirtAddr at) {
   return held.empty() ? end : std::min(end, held.end);
 }
 
+// The first entry of [i, stop) whose bits aren't those of `like`; differences are gathered
+// over some entries at a time.
+std::uint64_t first_unlike(const Pte* entry, std::uint64_t i, std::uint64_t stop,
+                           Pte like) {
+  constexpr std::uint64_t kStride = 16;
+  for (; i + kStride <= stop; i += kStride) {
+    std::uint64_t differ = 0;
+    for (std::uint64_t k = 0; k < kStride; ++k)
+      differ |= entry[i + k].differs_in_bits(like);
+    if (differ != 0) break;
+  }
+  while (i < stop && entry[i].same_bits(like)) ++i;
+  return i;
+}
+
 }  // namespace
 
 // Neighbouring pages have equal entries most of the time: what hardware does to the first
@@ -72,18 +87,28 @@ AccessRun user_access_run(Process& process, VirtAddr start, std::uint64_t length
     const std::uint64_t stop =
         std::min(first + ((end - page_start + page - 1) >> shape.shift), shape.entries());
     const Pte after = table->entry[first];
-    std::uint64_t i = first + 1;
-    for (; i < stop; ++i) {
-      Pte& entry = table->entry[i];
-      if (entry.same_bits(after)) continue;
-      if (!entry.same_bits(before)) break;
-      entry = entry.with_bits_of(after);
-      run.assisted += assisted ? 1 : 0;
+    std::uint64_t i = first_unlike(table->entry, first + 1, stop, after);
+    while (i < stop && table->entry[i].same_bits(before)) {
+      for (; i < stop && table->entry[i].same_bits(before); ++i) {
+        table->entry[i] = table->entry[i].with_bits_of(after);
+        run.assisted += assisted ? 1 : 0;
+      }
+      i = first_unlike(table->entry, i, stop, after);
     }
     at = page_start + ((i - first) << shape.shift);
   }
   run.bytes = std::min(at, end) - start;
   return run;
+}
+
+std::uint64_t user_pass(Task& task, Process& process, VirtAddr start, std::uint64_t length,
+                        Access access) {
+  if (process.kernel().tlbs() != nullptr) return 0;
+  const AccessRun run = user_access_run(process, start, length, access);
+  if (run.assisted != 0)
+    task.charge(process.mm().pages().costs().dirty_assist *
+                static_cast<std::int64_t>(run.assisted));
+  return run.bytes;
 }
 
 namespace {
@@ -96,10 +121,8 @@ Signal touch_pages(Task& task, Process& process, VirtAddr at, VirtAddr end, Acce
   PageTables& pages = process.mm().pages();
   const std::uint64_t page = pages.geometry().page_size();
   while (at < end) {
-    const AccessRun run = user_access_run(process, at, end - at, access);
-    if (run.assisted != 0)
-      task.charge(pages.costs().dirty_assist * static_cast<std::int64_t>(run.assisted));
-    at = at + (run.bytes + page - 1) / page * page;
+    const std::uint64_t passed = user_pass(task, process, at, end - at, access);
+    at = at + (passed + page - 1) / page * page;
     if (at >= end) break;
     if (access == Access::kWrite && end - at >= kLongTouch * page) {
       task.sync();

@@ -75,7 +75,11 @@ class Pte {
   }
   // The same kind of entry with the same bits, of whatever page.
   [[nodiscard]] constexpr bool same_bits(Pte other) const {
-    return ((raw_ ^ other.raw_) << kPfnShift) == 0;
+    return differs_in_bits(other) == 0;
+  }
+  // Zero if so.
+  [[nodiscard]] constexpr std::uint64_t differs_in_bits(Pte other) const {
+    return (raw_ ^ other.raw_) << kPfnShift;
   }
   // Of this entry's page, with the bits of `other`.
   [[nodiscard]] constexpr Pte with_bits_of(Pte other) const {
