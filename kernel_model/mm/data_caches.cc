@@ -195,12 +195,13 @@ std::uint64_t DataCaches::copy_rate() const {
 template <typename LookUp>
 void DataCaches::in_batches(Task& task, VirtAddr to, std::uint64_t n, std::uint64_t rate,
                             LookUp look_up) {
+  Bill bill;
   for (std::uint64_t done = 0; done < n;) {
     const std::uint64_t part = batch_from(to + done, n - done);
     task.sync();
-    Bill bill;
     look_up(done, part, bill);
     pay(task, bill, rate);
+    bill.clear();
     done += part;
   }
 }
@@ -212,10 +213,11 @@ void DataCaches::in_batches(Task& task, std::uint64_t bytes, std::uint64_t rate,
   const auto pages = static_cast<std::uint32_t>(bytes / page_size_);
   const auto batch =
       static_cast<std::uint32_t>(std::max<std::uint64_t>(kBatch / page_size_, 1));
+  Bill bill;
   for (std::uint32_t done = 0; done < pages; done += batch) {
-    Bill bill;
     for (std::uint32_t i = done; i < std::min(done + batch, pages); ++i) look_up(i, bill);
     pay(task, bill, rate);
+    bill.clear();
   }
 }
 

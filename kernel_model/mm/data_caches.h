@@ -72,6 +72,11 @@ class DataCaches {
     // With the nodes' memories: awaited by the core, or behind its back.
     std::array<std::uint64_t, arch::Llc::kMostNodes> fills{}, writebacks{};
     std::uint64_t all_traffic = 0;
+    // Of most bills there is no traffic to be cleared.
+    void clear() {
+      bytes_held = bytes_taken = 0;
+      if (all_traffic != 0) *this = {};
+    }
   };
   void clear_frame(const Task& task, Pfn frame, Bill& bill);
   // The times of the bill, the held part at `rate`.

@@ -76,7 +76,7 @@ LastLevelCache::Victim LastLevelCache::fill(std::uint32_t frame, bool dirties) {
   set.dirty &= ~bit;
   frame_of_[slot] = frame;
   slot_of_[frame] = slot;
-  mark(set, way, dirties);
+  mark(set, way, dirties, all_ways_);
   return victim;
 }
 

@@ -47,7 +47,7 @@ class LastLevelCache {
   bool hit(std::uint32_t frame, bool dirties) {
     const std::uint32_t slot = slot_of_[frame];
     if (slot == kNone) return false;
-    mark(sets_[slot / kMostWays], slot % kMostWays, dirties);
+    mark(sets_[slot / kMostWays], slot % kMostWays, dirties, all_ways_);
     return true;
   }
 
@@ -56,9 +56,16 @@ class LastLevelCache {
   static constexpr std::uint32_t kNoFrame = UINT32_MAX;
   template <typename Frame>
   std::uint64_t hits(std::uint64_t count, bool dirties, Frame frame) {
+    // Of its own: what is stored in between can't change them.
+    const std::uint32_t* const slots = slot_of_.data();
+    Set* const sets = sets_.data();
+    const std::uint64_t all_ways = all_ways_;
     for (std::uint64_t i = 0; i < count; ++i) {
       const std::uint32_t f = frame(i);
-      if (f == kNoFrame || !hit(f, dirties)) return i;
+      if (f == kNoFrame) return i;
+      const std::uint32_t slot = slots[f];
+      if (slot == kNone) return i;
+      mark(sets[slot / kMostWays], slot % kMostWays, dirties, all_ways);
     }
     return count;
   }
@@ -89,11 +96,14 @@ class LastLevelCache {
     std::uint64_t dirty = 0;
   };
 
-  void mark(Set& set, unsigned way, bool dirties) {
+  // Without branches: which access of a set is the one that turns the others off can't be
+  // foretold.
+  static void mark(Set& set, unsigned way, bool dirties, std::uint64_t all_ways) {
     const std::uint64_t bit = std::uint64_t{1} << way;
     const std::uint64_t young = set.young | bit;
-    set.young = young == all_ways_ ? bit : young;
-    set.dirty |= dirties ? bit : 0;
+    const std::uint64_t keep = 0 - std::uint64_t{young != all_ways};
+    set.young = (young & keep) | bit;
+    set.dirty |= std::uint64_t{dirties} << way;
   }
   [[nodiscard]] std::uint32_t set_of(std::uint32_t frame) const;
   [[nodiscard]] std::uint32_t slice_of(std::uint32_t frame) const;
