@@ -42,9 +42,7 @@ class DataCaches::Span {
       huge_ = huge_.at_subpage((first_ - pages.pmd_range(at).start) / size_);
   }
   [[nodiscard]] VirtAddr stop() const { return stop_; }
-  [[nodiscard]] std::uint64_t pages() const {
-    return (stop_ - first_ + size_ - 1) / size_;
-  }
+  [[nodiscard]] std::uint64_t pages() const { return (stop_ - first_ + size_ - 1) / size_; }
   // What is asked for of pages [from, to).
   [[nodiscard]] std::uint64_t bytes(std::uint64_t from, std::uint64_t to) const {
     return std::min(first_ + to * size_, stop_) - std::max(first_ + from * size_, at_);
@@ -131,24 +129,25 @@ void DataCaches::write_past(Pfn frame, std::uint64_t bytes, Bill& bill) {
   fill(frame, bytes, bill);
 }
 
-// Most of the pages are held, and nobody else is to be asked.
-void DataCaches::access_span(int node, const Span& span, Use use, Bill& bill) {
+// Pages i below `pages`, of frame(i), of which bytes(i, j) of i to j are asked for.  Most
+// of them are held, and nobody else is to be asked.
+template <typename Frame, typename Bytes>
+void DataCaches::access_pages(int node, std::uint64_t pages, Use use, Bill& bill,
+                              Frame frame, Bytes bytes) {
   LastLevelCache& cache = caches_[static_cast<std::size_t>(node)];
-  const std::uint64_t pages = span.pages();
   for (std::uint64_t i = 0; i < pages; ++i) {
     if (caches_.size() == 1) {
-      const std::uint64_t held =
-          cache.hits(pages - i, use != Use::kRead,
-                     [&, i](std::uint64_t k) { return span.frame(i + k); });
+      const std::uint64_t held = cache.hits(
+          pages - i, use != Use::kRead, [&, i](std::uint64_t k) { return frame(i + k); });
       stats_.hits += held;
-      if (held != 0) bill.bytes_held += span.bytes(i, i + held);
+      if (held != 0) bill.bytes_held += bytes(i, i + held);
       i += held;
       if (i == pages) return;
     }
-    if (const std::uint32_t frame = span.frame(i); frame != LastLevelCache::kNoFrame)
-      access(node, {frame}, use, span.bytes(i, i + 1), bill);
+    if (const std::uint32_t f = frame(i); f != LastLevelCache::kNoFrame)
+      access(node, {f}, use, bytes(i, i + 1), bill);
     else
-      bill.bytes_held += span.bytes(i, i + 1);
+      bill.bytes_held += bytes(i, i + 1);
   }
 }
 
@@ -156,7 +155,10 @@ void DataCaches::access_range(const Task& task, Process& process, VirtAddr at,
                               std::uint64_t n, Use use, Bill& bill) {
   for (const VirtAddr end = at + n; at < end;) {
     const Span span(process.mm().pages(), at, end);
-    access_span(task.node(), span, use, bill);
+    access_pages(
+        task.node(), span.pages(), use, bill,
+        [&](std::uint64_t i) { return span.frame(i); },
+        [&](std::uint64_t i, std::uint64_t j) { return span.bytes(i, j); });
     at = span.stop();
   }
 }
@@ -247,13 +249,19 @@ void DataCaches::set(Task& task, Process& process, VirtAddr to, std::uint64_t n,
              });
 }
 
-void DataCaches::clear_frame(const Task& task, Pfn frame, Bill& bill) {
-  access(task.node(), frame, Use::kOverwrite, page_size_, bill);
+void DataCaches::clear_pages(const Task& task, const Pfn* frames, std::uint64_t count,
+                             Bill& bill) {
+  access_pages(
+      task.node(), count, Use::kOverwrite, bill,
+      [&](std::uint64_t i) { return frames[i].v; },
+      [&](std::uint64_t i, std::uint64_t j) { return (j - i) * page_size_; });
 }
 
 void DataCaches::clear_frames(Task& task, Pfn first, std::uint64_t bytes) {
   in_batches(task, bytes, kernel_.profile().costs.clear_rate,
-             [&](std::uint32_t i, Bill& bill) { clear_frame(task, {first.v + i}, bill); });
+             [&](std::uint32_t i, Bill& bill) {
+               access(task.node(), {first.v + i}, Use::kOverwrite, page_size_, bill);
+             });
 }
 
 void DataCaches::copy_frames(Task& task, Pfn to, Pfn from, std::uint64_t bytes) {

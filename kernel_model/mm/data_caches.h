@@ -78,7 +78,7 @@ class DataCaches {
       if (all_traffic != 0) *this = {};
     }
   };
-  void clear_frame(const Task& task, Pfn frame, Bill& bill);
+  void clear_pages(const Task& task, const Pfn* frames, std::uint64_t count, Bill& bill);
   // The times of the bill, the held part at `rate`.
   void pay(Task& task, const Bill& bill, std::uint64_t rate);
 
@@ -94,7 +94,9 @@ class DataCaches {
   void miss(int node, Pfn frame, Use use, Bill& bill);
   void ask_other_caches(int node, Pfn frame, Use use, Bill& bill);
   void write_past(Pfn frame, std::uint64_t bytes, Bill& bill);
-  void access_span(int node, const Span& span, Use use, Bill& bill);
+  template <typename Frame, typename Bytes>
+  void access_pages(int node, std::uint64_t pages, Use use, Bill& bill, Frame frame,
+                    Bytes bytes);
   void access_range(const Task& task, Process& process, VirtAddr at, std::uint64_t n,
                     Use use, Bill& bill);
   void write_past_range(Process& process, VirtAddr at, std::uint64_t n, Bill& bill);

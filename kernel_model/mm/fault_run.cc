@@ -10,6 +10,7 @@
 // Stands for: do_user_page_fault() … do_anonymous_page(), as anon_fault.cc does it.  Model:
 // other tasks see pages and counters change up to kMostPages faults early.
 #include <algorithm>
+#include <array>
 
 #include "kernel_model/mm/anon_index.h"
 #include "kernel_model/mm/clear_page.h"
@@ -46,18 +47,13 @@ class FaultRun {
         vma_(vma),
         table_(table) {}
 
-  // Maps up to `count` pages from `at` on; answers how many.
-  std::uint64_t map(VirtAddr at, std::uint64_t count) {
-    const std::uint64_t size = pages_.geometry().page_size();
-    std::uint64_t done = 0;
-    while (done < count && map_page(at + done * size)) ++done;
-    return done;
-  }
+  // Maps up to `count` pages from `at`, which the entry `index` maps, on; answers how many.
+  // Where less than the low watermark would be left, a fault of its own wakes kswapd.
+  std::uint64_t map(VirtAddr at, std::uint64_t index, std::uint64_t count);
   void charge(std::uint64_t faults, SpinLock& ptl);
 
  private:
   Duration pay_for_clearing(std::int64_t pages);
-  bool map_page(VirtAddr at);
 
   Task& task_;
   Mm& mm_;
@@ -68,25 +64,24 @@ class FaultRun {
   DataCaches::Bill cleared_;
 };
 
-// Where less than the low watermark would be left, a fault of its own wakes kswapd.
-bool FaultRun::map_page(VirtAddr at) {
-  AllocRequest request;
-  request.preferred_node = task_.node();
-  request.this_node_only = true;
-  const MaybePfn page =
-      kernel_.phys().try_alloc(request, task_.cpu(), PhysMem::Mark::kLow);
-  if (!page) return false;
-  if (kernel_.contents() != nullptr) kernel_.contents()->cleared(*page, 1);
+std::uint64_t FaultRun::map(VirtAddr at, std::uint64_t index, std::uint64_t count) {
+  std::array<Pfn, kMostPages> pages;
+  const std::uint32_t done =
+      kernel_.phys().try_alloc_pages(task_.node(), task_.cpu(), PhysMem::Mark::kLow,
+                                     pages.data(), static_cast<std::uint32_t>(count));
+  if (kernel_.contents() != nullptr)
+    for (std::uint32_t i = 0; i < done; ++i) kernel_.contents()->cleared(pages[i], 1);
   if (DataCaches* const caches = kernel_.data_caches())
-    caches->clear_frame(task_, *page, cleared_);
-  pages_.rss_stat().fault_event(task_);
+    caches->clear_pages(task_, pages.data(), done, cleared_);
   constexpr std::uint64_t kBits =
       Pte::kPresent | Pte::kUser | Pte::kYoung | Pte::kDirty | Pte::kWrite;
-  pages_.tree().set(table_, at, Pte::leaf(*page, kBits));
-  page_add_new_anon_rmap(kernel_, *page);
-  note_anon_index(kernel_, *page, vma_, at);
-  pages_.rss_stat().add_fast(task_, RssKind::kAnon, 1);
-  return true;
+  PageTableTree::set_run(table_, index, pages.data(), done, kBits);
+  page_add_new_anon_rmaps(kernel_, pages.data(), done);
+  if (kernel_.mm_shared().lrus.lists_kept())
+    for (std::uint32_t i = 0; i < done; ++i)
+      note_anon_index(kernel_, pages[i], vma_, at + i * pages_.geometry().page_size());
+  pages_.rss_stat().fault_run(task_, RssKind::kAnon, done);
+  return done;
 }
 
 // Answers what one page took on average.
@@ -165,7 +160,7 @@ std::uint64_t anon_fault_run(Task& task, Process& process, VirtAddr at, VirtAddr
   const std::uint64_t most = std::min({(std::min(end, vma->end) - at) >> shape.shift,
                                        shape.entries() - first, batch, kMostPages});
   FaultRun run(task, mm, *vma, *table);
-  const std::uint64_t done = run.map(at, empty_entries(*table, first, most));
+  const std::uint64_t done = run.map(at, first, empty_entries(*table, first, most));
   if (done != 0) run.charge(done, ptl);
   return done;
 }

@@ -19,6 +19,7 @@
 #include "kernel_model/mm/mthp.h"
 #include "kernel_model/mm/page_cache.h"
 #include "kernel_model/mm/page_locks.h"
+#include "kernel_model/mm/rmap.h"
 #include "kernel_model/mm/swap.h"
 #include "kernel_model/types.h"
 #include "sim/cost_centre.h"
@@ -94,12 +95,8 @@ class MmShared {
   std::set<Pfn> locked_pages;  // PG_locked, of huge pages that are being split
   MthpStats mthp_stats{};      // by order
 
-  // Unmapped pages whose references go after the TLB flush: `refs` of the same (compound)
-  // page.
-  struct Gathered {
-    Pfn pfn;
-    std::uint32_t refs;
-  };
+  // Unmapped pages whose references go after the TLB flush.
+  using Gathered = PageRefs;
   [[nodiscard]] std::unique_ptr<std::vector<Gathered>> take_gather_buffer();
   static constexpr unsigned kGatherBundle = 8;  // MMU_GATHER_BUNDLE
   const std::uint64_t gather_limit;  // references that one mmu_gather holds at most

@@ -120,31 +120,52 @@ void MmuGather::flush() {
   tables_to_free_.clear();
 }
 
-void MmuGather::free_pages() {
-  const arch::Costs& costs = pt_.costs();
-  PageLocks& locks = pt_.kernel().mm_shared().page_locks;
-  Scope scope(task_, kReleasePages);
-  task_.sync();
+// What has gone and isn't paid for yet.
+struct MmuGather::Freed {
   Duration cost;
   unsigned off_lru = 0;
-  // What has gone is paid for: the pages, and the locks that they were freed under.
-  const auto pay = [&] {
-    task_.charge(std::exchange(cost, {}));
-    locks.moved(task_, task_.node(), std::exchange(off_lru, 0), release_batch_);
-    locks.settle(task_);
-  };
-  const auto put = [&](const Gathered& gone) {
-    const std::uint64_t freed = put_page(pt_.kernel(), gone.pfn, task_.cpu(), gone.refs);
-    if (freed == 0) return;
-    cost += freed == 1 ? locks.page_free() : costs.huge_page_free;
-    if (++off_lru == release_batch_ && locks.on()) pay();
-  };
-  for (unsigned i = 0; i < bundled_; ++i) put(bundle_[i]);
+};
+
+// The pages, and the locks that they were freed under.
+void MmuGather::pay_for(Freed& freed) {
+  PageLocks& locks = pt_.kernel().mm_shared().page_locks;
+  task_.charge(std::exchange(freed.cost, {}));
+  locks.moved(task_, task_.node(), std::exchange(freed.off_lru, 0), release_batch_);
+  locks.settle(task_);
+}
+
+void MmuGather::free_gathered(const Gathered* gone, std::uint64_t count, Freed& freed) {
+  Kernel& kernel = pt_.kernel();
+  const PageLocks& locks = kernel.mm_shared().page_locks;
+  for (std::uint64_t done = 0; done < count;) {
+    const std::uint64_t most =
+        locks.on() ? std::min<std::uint64_t>(count - done, release_batch_ - freed.off_lru)
+                   : count - done;
+    const std::uint64_t run = put_page_run(kernel, gone + done, most, task_.cpu());
+    freed.cost += locks.page_free() * static_cast<std::int64_t>(run);
+    freed.off_lru += static_cast<unsigned>(run);
+    done += run;
+    if (run == 0) {
+      const Gathered& one = gone[done++];
+      const std::uint64_t pages = put_page(kernel, one.pfn, task_.cpu(), one.refs);
+      if (pages == 0) continue;
+      freed.cost += pages == 1 ? locks.page_free() : pt_.costs().huge_page_free;
+      ++freed.off_lru;
+    }
+    if (locks.on() && freed.off_lru == release_batch_) pay_for(freed);
+  }
+}
+
+void MmuGather::free_pages() {
+  Scope scope(task_, kReleasePages);
+  task_.sync();
+  Freed freed;
+  free_gathered(bundle_.data(), bundled_, freed);
   if (more_pages_) {
-    for (const Gathered& gone : *more_pages_) put(gone);
+    free_gathered(more_pages_->data(), more_pages_->size(), freed);
     more_pages_->clear();
   }
-  pay();
+  pay_for(freed);
   bundled_ = 0;
   gathered_ = 0;
 }

@@ -54,6 +54,8 @@ class MmuGather {
     extend(range, false);
   }
   [[nodiscard]] bool full() const { return gathered_ >= limit_; }
+  // How many references more until it is full.
+  [[nodiscard]] std::uint64_t room() const { return limit_ - std::min(gathered_, limit_); }
 
   // tlb_flush_mmu(): flushes, then frees.
   void flush();
@@ -74,6 +76,9 @@ class MmuGather {
     range_.end = std::max(range_.end, range.end);
   }
   void free_pages();
+  struct Freed;
+  void free_gathered(const Gathered* gone, std::uint64_t count, Freed& freed);
+  void pay_for(Freed& freed);
   void batch_more(Gathered page);
 
   static constexpr unsigned kBundle = MmShared::kGatherBundle;

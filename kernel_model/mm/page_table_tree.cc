@@ -112,14 +112,31 @@ void PageTableTree::fill(Table& table, Pte first, Fill how) {
   table.used = static_cast<decltype(table.used)>(entries);
 }
 
-void PageTableTree::clear_run(Table& table, std::uint64_t from, std::uint64_t to) {
-  std::fill(&table.entry[from], &table.entry[to], Pte{});
+namespace {
+
+// The bits of entries [from, to), which are all alike, change.
+void flip_in_use(Table& table, std::uint64_t from, std::uint64_t to) {
   for (std::uint64_t word = from >> 6; word <= (to - 1) >> 6; ++word) {
     const std::uint64_t low = word == from >> 6 ? from & 63 : 0;
     const std::uint64_t high = word == (to - 1) >> 6 ? (to - 1) & 63 : 63;
-    table.in_use[word] &=
-        ~((~std::uint64_t{0} >> (63 - high)) & (~std::uint64_t{0} << low));
+    table.in_use[word] ^= (~std::uint64_t{0} >> (63 - high)) & (~std::uint64_t{0} << low);
   }
+}
+
+}  // namespace
+
+void PageTableTree::set_run(Table& table, std::uint64_t from, const Pfn* pages,
+                            std::uint64_t count, std::uint64_t bits) {
+  if (count == 0) return;
+  for (std::uint64_t i = 0; i < count; ++i)
+    table.entry[from + i] = Pte::leaf(pages[i], bits);
+  flip_in_use(table, from, from + count);
+  table.used += static_cast<decltype(table.used)>(count);
+}
+
+void PageTableTree::clear_run(Table& table, std::uint64_t from, std::uint64_t to) {
+  std::fill(&table.entry[from], &table.entry[to], Pte{});
+  flip_in_use(table, from, to);
   table.used -= static_cast<decltype(table.used)>(to - from);
 }
 

@@ -124,6 +124,9 @@ class PageTableTree {
   // All entries of an empty table at once: the same one, or one subpage after the other.
   enum class Fill : std::uint8_t { kSame, kSubpages };
   void fill(Table& table, Pte first, Fill how);
+  // Entries from `from` on, none of which is in use, map base pages.
+  static void set_run(Table& table, std::uint64_t from, const Pfn* pages,
+                      std::uint64_t count, std::uint64_t bits);
   // Makes entries [from, to), all in use, none.
   static void clear_run(Table& table, std::uint64_t from, std::uint64_t to);
   [[nodiscard]] static Table* to_table(Pte entry);

@@ -10,6 +10,7 @@
 
 #include "kernel_model/kernel.h"
 #include "kernel_model/mm/mm_shared.h"
+#include "kernel_model/mm/pte.h"
 #include "kernel_model/mm/rmap_counts.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "kernel_model/proc/vmstat.h"
@@ -48,10 +49,21 @@ void expand_pieces(Kernel& kernel, Pfn head) {
   bits.drop_bits(head);
 }
 
+// Its head, or a piece of it.
+bool is_compound(Kernel& kernel, Pfn pfn) {
+  return huge_pieces(kernel).covers(pfn) ||
+         (kernel.phys().page(pfn).flags & (Page::kHead | Page::kTail)) != 0;
+}
+
 constexpr std::uint16_t kNewAnon =
     Page::kAnon | Page::kSwapbacked | Page::kLru | Page::kAnonExclusive;
 
-// lru_cache_add(): to 5.8 a new anonymous page is active from the start.
+// To 5.8 a new anonymous page is active from the start.
+std::uint16_t new_anon_flags(const Kernel& kernel) {
+  return kernel.config().anon_starts_active ? kNewAnon | Page::kActive : kNewAnon;
+}
+
+// lru_cache_add()
 void add_new_to_lru(Kernel& kernel, Page& page, Pfn head) {
   if (kernel.config().anon_starts_active) page.flags |= Page::kActive;
   kernel.mm_shared().lrus.add(page, head);
@@ -127,13 +139,22 @@ std::uint32_t unmap_pieces(Kernel& kernel, Pfn first, Pfn head, std::uint64_t pa
 }  // namespace
 
 void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn) {
-  Page& page = kernel.phys().page(pfn);
-  page.refcount = 1;
-  page.mapcount = 1;
-  page.order = 0;
-  page.flags = kNewAnon;
-  add_new_to_lru(kernel, page, pfn);
-  ++kernel.vmstat().nr_anon_pages;
+  page_add_new_anon_rmaps(kernel, &pfn, 1);
+}
+
+void page_add_new_anon_rmaps(Kernel& kernel, const Pfn* pages, std::uint32_t count) {
+  PhysMem& phys = kernel.phys();
+  Lru& lru = kernel.mm_shared().lrus;
+  const std::uint16_t flags = new_anon_flags(kernel);
+  for (const Pfn* pfn = pages; pfn != pages + count; ++pfn) {
+    Page& page = phys.page(*pfn);
+    page.refcount = 1;
+    page.mapcount = 1;
+    page.order = 0;
+    page.flags = flags;
+    lru.add(page, *pfn);
+  }
+  kernel.vmstat().nr_anon_pages += count;
 }
 
 void add_swap_cache_page(Kernel& kernel, Pfn pfn) {
@@ -240,6 +261,18 @@ void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages) {
   queue_if_partial(kernel, head, mapped);
 }
 
+std::uint64_t page_remove_rmap_run(Kernel& kernel, const Pte* entries, std::uint64_t most) {
+  std::int64_t unmapped = 0;
+  std::uint64_t n = 0;
+  for (; n < most && entries[n].maps_anon(); ++n) {
+    const Pfn pfn = entries[n].pfn();
+    if (is_compound(kernel, pfn)) break;
+    unmapped += --kernel.phys().page(pfn).mapcount == 0 ? 1 : 0;
+  }
+  kernel.vmstat().nr_anon_pages -= unmapped;
+  return n;
+}
+
 void drop_piece(Kernel& kernel, Pfn pfn) {
   PhysMem& phys = kernel.phys();
   const Pfn head = compound_head(kernel, pfn);
@@ -268,6 +301,26 @@ std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs) {
   const std::uint64_t pages = std::uint64_t{1} << page.order;
   free_compound(kernel, head, cpu);
   return pages;
+}
+
+std::uint64_t put_page_run(Kernel& kernel, const PageRefs* gone, std::uint64_t most,
+                           int cpu) {
+  PhysMem& phys = kernel.phys();
+  Lru& lru = kernel.mm_shared().lrus;
+  std::uint64_t n = 0;
+  for (; n < most; ++n) {
+    const Pfn pfn = gone[n].pfn;
+    Page& page = phys.page(pfn);
+    if (is_compound(kernel, pfn) ||
+        page.refcount != static_cast<std::int32_t>(gone[n].refs))
+      break;
+    FAULTLINE_CHECK_EQ(page.mapcount, 0);
+    page.refcount = 0;
+    lru.del(page, pfn);
+    page.flags = 0;
+    phys.free_pages(pfn, 0, cpu);
+  }
+  return n;
 }
 
 Page& piece_of(Kernel& kernel, Pfn pfn) {

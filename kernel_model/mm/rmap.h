@@ -18,10 +18,13 @@
 namespace faultline::kernel {
 
 class Kernel;
+class Pte;
 struct Page;
 
 // A fresh base page, mapped by one PTE.
 void page_add_new_anon_rmap(Kernel& kernel, Pfn pfn);
+// The same of several, in this order.
+void page_add_new_anon_rmaps(Kernel& kernel, const Pfn* pages, std::uint32_t count);
 // A page that has been read from swap, which nobody maps yet: it goes on the LRU.
 void add_swap_cache_page(Kernel& kernel, Pfn pfn);
 // page_add_anon_rmap() of a page that was in the swap cache and on the LRU: the cache's
@@ -43,6 +46,9 @@ void page_remove_rmap_pte(Kernel& kernel, Pfn pfn);
 // `pages` PTE mappings of consecutive pieces of one compound page go together (folio
 // batching, 6.9+).
 void page_remove_rmap_ptes(Kernel& kernel, Pfn first, std::uint64_t pages);
+// The mappings go that these entries are, up to the first of `most` that maps no anonymous
+// page or a piece of a compound one; answers how many.
+std::uint64_t page_remove_rmap_run(Kernel& kernel, const Pte* entries, std::uint64_t most);
 // A piece's PTE mapping and its reference go while the page is being split: nothing is
 // queued.
 void drop_piece(Kernel& kernel, Pfn pfn);
@@ -60,6 +66,16 @@ void forget_large_folio(Kernel& kernel, Pfn head);
 // References go; the page (or its whole compound page) is freed with the last.  Answers how
 // many base pages were freed.  The caller has synchronised.
 std::uint64_t put_page(Kernel& kernel, Pfn pfn, int cpu, std::uint32_t refs = 1);
+
+// References of one page (or compound page) that go together.
+struct PageRefs {
+  Pfn pfn;
+  std::uint32_t refs;
+};
+// Pages that go with these references, up to the first of `most` that is held by others,
+// too, or is compound; answers how many.
+std::uint64_t put_page_run(Kernel& kernel, const PageRefs* gone, std::uint64_t most,
+                           int cpu);
 
 // The struct page of a base page or of a piece of a huge page, with what it says of itself
 // set up; `phys().page()` is right for heads and base pages only.

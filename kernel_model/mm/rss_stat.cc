@@ -83,6 +83,28 @@ void RssStat::add_fast(Task& task, RssKind kind, std::int64_t pages) {
   here.pages[k] = 0;
 }
 
+void RssStat::fault_run(Task& task, RssKind kind, std::int64_t faults) {
+  if (rule_ == RssStatRule::kPercpu) {
+    for (; faults > 0; --faults) add_fast(task, kind, 1);
+    return;
+  }
+  change(kind, faults);
+  if (rule_ != RssStatRule::kTaskCache) return;
+  Cache& own = of(task);
+  for (;;) {
+    const std::int64_t unseen =
+        std::min<std::int64_t>(faults, kTaskRssEventsThresh + 1 - std::int64_t{own.events});
+    own.events += static_cast<unsigned>(unseen);
+    cache(own, kind, unseen);
+    faults -= unseen;
+    if (faults == 0) return;
+    fold(own);  // by the next one, which counts as the first of its cache
+    own.events = 0;
+    cache(own, kind, 1);
+    if (--faults == 0) return;
+  }
+}
+
 void RssStat::add(Task& task, RssKind kind, std::int64_t pages) {
   if (rule_ == RssStatRule::kPercpu)
     add_fast(task, kind, pages);

@@ -32,6 +32,8 @@ class RssStat {
   void fault_event(Task& task);
   // inc_mm_counter_fast(), dec_mm_counter_fast(): one base page in the fault path.
   void add_fast(Task& task, RssKind kind, std::int64_t pages);
+  // fault_event() and add_fast() of one page, `faults` times.
+  void fault_run(Task& task, RssKind kind, std::int64_t faults);
   // add_mm_counter(): huge pages, zap, fork.
   void add(Task& task, RssKind kind, std::int64_t pages);
   // sync_mm_rss(): zap and exit fold the caller's cache.

@@ -71,6 +71,24 @@ std::uint64_t end_of_run(const Table& table, std::uint64_t first, std::uint64_t 
   return first + length;
 }
 
+// The pages go that the entries from `first` on map: a run of base pages, or of pieces of
+// one compound page.  Answers the end of the run; the entries stay.
+std::uint64_t zap_anon(const Table& table, std::uint64_t first, std::uint64_t to,
+                       MmuGather& tlb, Kernel& kernel) {
+  const Pte* const entry = &table.entry[first];
+  if (const std::uint64_t run =
+          page_remove_rmap_run(kernel, entry, std::min(to - first, tlb.room()));
+      run != 0) {
+    for (std::uint64_t i = 0; i < run; ++i) tlb.remove_page(entry[i].pfn(), 1);
+    return first + run;
+  }
+  const std::uint64_t end = end_of_run(table, first, to, kernel);
+  const auto pages = static_cast<std::uint32_t>(end - first);
+  page_remove_rmap_ptes(kernel, entry->pfn(), pages);
+  tlb.remove_page(entry->pfn(), pages);
+  return end;
+}
+
 // Clears entries [index, to) until the gather is full; answers where it stopped.
 std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index,
                           std::uint64_t to, MmuGather& tlb, Kernel& kernel,
@@ -84,13 +102,11 @@ std::uint64_t zap_entries(PageTableTree& tree, Table& table, std::uint64_t index
     }
     const std::uint64_t first = index;
     if (entry.maps_anon()) {
-      index = end_of_run(table, first, to, kernel);
-      const auto pages = static_cast<std::uint32_t>(index - first);
+      index = zap_anon(table, first, to, tlb, kernel);
       PageTableTree::clear_run(table, first, index);
+      const auto pages = static_cast<std::int64_t>(index - first);
       counts.cleared += pages;
       counts.anon += pages;
-      page_remove_rmap_ptes(kernel, entry.pfn(), pages);
-      tlb.remove_page(entry.pfn(), pages);
     } else {
       tree.set_index(table, index++, Pte{});
       ++counts.cleared;

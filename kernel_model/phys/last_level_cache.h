@@ -51,8 +51,8 @@ class LastLevelCache {
     return true;
   }
 
-  // hit() of frame(0), frame(1) … up to the first of `count` that isn't here (kNoFrame never
-  // is); answers how many were.
+  // hit() of frame(0), frame(1) … up to the first of `count` that isn't here (kNoFrame
+  // never is); answers how many were.
   static constexpr std::uint32_t kNoFrame = UINT32_MAX;
   template <typename Frame>
   std::uint64_t hits(std::uint64_t count, bool dirties, Frame frame) {

@@ -7,6 +7,7 @@
 // v4.15-6.18). Model: no tuning of `high` at run time (6.7).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -78,6 +79,28 @@ class PerCpuPages {
     free_factor_ >>= 1;
     count_ -= std::uint64_t{1} << order;
     return list.pop_front();
+  }
+  // As many of order 0 as lie here, `most` at most; if none do, a batch is fetched and one
+  // is taken.  Answers how many.
+  std::uint32_t alloc_pages(Buddy& buddy, const PcpSizes& sizes, MigrateType type,
+                            Pfn* pages, std::uint32_t most) {
+    PfnRing& list = lists_[slot(sizes, 0, type)];
+    std::uint32_t n = std::min(most, list.size());
+    if (n == 0) {
+      if (!refill(buddy, sizes, 0, type, list)) return 0;
+      n = 1;
+    }
+    for (std::uint32_t i = 0; i < n; ++i) pages[i] = list.pop_front();
+    free_factor_ >>= std::min(n, 31U);
+    count_ -= n;
+    return n;
+  }
+  // free() of a base page, if it fits in; else nothing.
+  [[nodiscard]] bool free_page(const PcpSizes& sizes, Pfn pfn, MigrateType type) {
+    if (count_ + 1 >= sizes.high) return false;
+    lists_[slot(sizes, 0, type)].push_front(pfn);
+    ++count_;
+    return true;
   }
   void free(Buddy& buddy, const PcpSizes& sizes, Pfn pfn, unsigned order,
             MigrateType type) {

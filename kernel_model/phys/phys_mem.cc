@@ -149,13 +149,13 @@ MaybePfn PhysMem::rmqueue(int node, unsigned order, MigrateType type, int cpu) {
   return page;
 }
 
+std::uint64_t PhysMem::kept(const Zone& zone, Mark mark) {
+  return mark == Mark::kLow ? zone.marks.low : mark == Mark::kMin ? zone.marks.min : 0;
+}
+
 MaybePfn PhysMem::get_page_from_freelist(const AllocRequest& request, int cpu, Mark mark) {
   for (const int node : zone(request.preferred_node).fallback) {
-    const Watermarks& marks = zone(node).marks;
-    const std::uint64_t keep = mark == Mark::kLow   ? marks.low
-                               : mark == Mark::kMin ? marks.min
-                                                    : 0;
-    if (watermark_ok(zone(node), request.order, keep)) {
+    if (watermark_ok(zone(node), request.order, kept(zone(node), mark))) {
       if (const auto pfn = rmqueue(node, request.order, request.type, cpu)) {
         Page& head = frames_[*pfn];
         head.flags = 0;
@@ -170,6 +170,27 @@ MaybePfn PhysMem::get_page_from_freelist(const AllocRequest& request, int cpu, M
     if (request.this_node_only) break;
   }
   return std::nullopt;
+}
+
+// What is free changes only when a batch is fetched.
+std::uint32_t PhysMem::try_alloc_pages(int node, int cpu, Mark mark, Pfn* pages,
+                                       std::uint32_t most) {
+  Zone& z = zones_[static_cast<std::size_t>(node)];
+  const MigrateType type =
+      group_by_mobility_ ? MigrateType::kMovable : MigrateType::kUnmovable;
+  std::uint32_t done = 0;
+  while (done < most && watermark_ok(z, 0, kept(z, mark))) {
+    const std::uint64_t before = z.buddy.nr_free();
+    const std::uint32_t n =
+        pcp(cpu, node).alloc_pages(z.buddy, z.pcp, type, pages + done, most - done);
+    if (n == 0) break;
+    z.work += before - z.buddy.nr_free();
+    done += n;
+  }
+  for (std::uint32_t i = 0; i < done; ++i)
+    frames_[pages[i]].node = static_cast<std::uint8_t>(node);
+  stats_.pgalloc_normal += done;
+  return done;
 }
 
 MaybePfn PhysMem::alloc_pages(const AllocRequest& request, int cpu) {
@@ -194,6 +215,7 @@ void PhysMem::free_pages(Pfn pfn, unsigned order, int cpu) {
   FAULTLINE_CHECK(!(frames_[pfn].flags & (Page::kBuddy | Page::kPcp)));  // freed twice
   frames_[pfn].flags = Page::kPcp;
   stats_.pgfree += std::uint64_t{1} << order;
+  if (order == 0 && pcp(cpu, node).free_page(z.pcp, pfn, z.buddy.type_of(pfn))) return;
   const std::uint64_t before = z.buddy.nr_free();
   if (PerCpuPages::keeps(z.pcp, order))
     pcp(cpu, node).free(z.buddy, z.pcp, pfn, order, z.buddy.type_of(pfn));

@@ -74,6 +74,10 @@ class PhysMem {
   [[nodiscard]] MaybePfn try_alloc(const AllocRequest& request, int cpu, Mark mark) {
     return get_page_from_freelist(request, cpu, mark);
   }
+  // Up to `most` base pages of one node, as try_alloc() one after the other; answers how
+  // many.  Their struct pages are garbage but for the node.
+  std::uint32_t try_alloc_pages(int node, int cpu, Mark mark, Pfn* pages,
+                                std::uint32_t most);
   // zone_watermark_ok(): more than `mark` pages are free, and a block of the order.
   [[nodiscard]] bool watermark_ok(int node, unsigned order, std::uint64_t mark) const {
     return watermark_ok(zone(node), order, mark);
@@ -155,6 +159,7 @@ class PhysMem {
                                                 Mark mark);
   [[nodiscard]] MaybePfn alloc_slowpath(const AllocRequest& request, int cpu);
   [[nodiscard]] MaybePfn rmqueue(int node, unsigned order, MigrateType type, int cpu);
+  [[nodiscard]] static std::uint64_t kept(const Zone& zone, Mark mark);
   [[nodiscard]] static bool watermark_ok(const Zone& zone, unsigned order,
                                          std::uint64_t mark);
   [[nodiscard]] const Zone& zone(int node) const {
