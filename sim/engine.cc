@@ -153,7 +153,7 @@ void Engine::set_horizon() {
 }
 
 // The task whose turn it is then; null: another event, which has been dealt with.
-Task* Engine::happens(const EventQueue::Entry& entry) {
+inline Task* Engine::happens(const EventQueue::Entry& entry) {
   if (stale(entry)) return nullptr;
   ++events_;
   now_ = entry.time;
@@ -190,7 +190,7 @@ Task* Engine::next_task() {
 }
 
 // Returns when it is `from`'s turn again.
-void Engine::switch_to(Task* next, Task& from) {
+[[gnu::always_inline]] inline void Engine::switch_to(Task* next, Task& from) {
   if (next != &from) {
     if (next != nullptr && !next->fiber_) make_fiber(*next);
     from.fiber_->switch_to(next != nullptr ? *next->fiber_ : *main_);
@@ -205,7 +205,7 @@ void Engine::give_way(Task& task) {
 }
 
 // Somebody else is due before the running task.
-void Engine::let_first_go(Task& task) {
+[[gnu::always_inline]] inline void Engine::let_first_go(Task& task) {
   current_ = nullptr;
   Task* next = happens(queue_.exchange_top(new_entry(task, task.now_)));
   switch_to(next != nullptr ? next : next_task(), task);

@@ -97,22 +97,27 @@ Fiber::~Fiber() {
   if (stack_.sp != nullptr) host_.give_back(stack_);
 }
 
+#ifdef FAULTLINE_ASAN
 void Fiber::switch_to(Fiber& next) {
   host_.switched_from_ = this;
   before_switch(&fake_stack_, next.stack_bottom_, next.stack_bytes_);
   arrived(std::move(next.context_).resume());
 }
+#endif
 
 // On this fiber again (or for the first time): file away the one that switched to it.
 void Fiber::arrived(boost::context::fiber&& previous) {
   Fiber& from = *host_.switched_from_;
   after_switch(fake_stack_, &from.stack_bottom_, &from.stack_bytes_);
-  if (previous) {
+  if (previous)
     from.context_ = std::move(previous);
-  } else {  // it is over
-    host_.give_back(from.stack_);
-    from.stack_ = {};
-  }
+  else
+    from.is_over();
+}
+
+void Fiber::is_over() {
+  host_.give_back(stack_);
+  stack_ = {};
 }
 
 }  // namespace faultline

@@ -16,6 +16,7 @@
 #include <boost/context/stack_context.hpp>
 #include <cstddef>
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace faultline {
@@ -58,10 +59,25 @@ class Fiber {
   Fiber& operator=(const Fiber&) = delete;
 
   // Must be called on this fiber.  Returns when somebody switches back.
+#ifdef FAULTLINE_ASAN
   void switch_to(Fiber& next);
+#else
+  // Inline: a processor foretells returns from the calls before them, which are another
+  // fiber's after a switch, so that each function less to return from is a mistake less.
+  [[gnu::always_inline]] void switch_to(Fiber& next) {
+    host_.switched_from_ = this;
+    boost::context::fiber previous = std::move(next.context_).resume();
+    Fiber& from = *host_.switched_from_;
+    if (previous) [[likely]]
+      from.context_ = std::move(previous);
+    else
+      from.is_over();
+  }
+#endif
 
  private:
   void arrived(boost::context::fiber&& previous);
+  void is_over();
 
   FiberHost& host_;
   Body body_;
