@@ -11,6 +11,7 @@
 
 #include "arch_profiles/profile_loader.h"
 #include "kernel_model/kernel.h"
+#include "kernel_model/mm/data_caches.h"
 #include "kernel_model/mm/mm.h"
 #include "kernel_model/mm/mm_shared.h"
 #include "kernel_model/presets/presets.h"
@@ -27,8 +28,7 @@ constexpr unsigned kAnon = kMapPrivate | kMapAnonymous;
 
 // Runs `loop` as the one task of a process on a fresh machine.
 template <typename Loop>
-void run(const char* profile_name, ThpEnabled thp, Loop loop) {
-  const arch::Profile profile = arch::load_profile(profile_name);
+void run(const arch::Profile& profile, ThpEnabled thp, Loop loop) {
   Engine engine({profile.node_of_cpu, profile.node_distance}, {});
   KernelConfig config = load_preset("6.1");
   config.thp_enabled = thp;
@@ -36,6 +36,11 @@ void run(const char* profile_name, ThpEnabled thp, Loop loop) {
   Process& process = kernel.create_process("bench");
   engine.spawn("bench", [&](Task& task) { loop(task, process); });
   engine.run();
+}
+
+template <typename Loop>
+void run(const char* profile_name, ThpEnabled thp, Loop loop) {
+  run(arch::load_profile(profile_name), thp, loop);
 }
 
 void BasePageFaults(benchmark::State& state) {
@@ -66,6 +71,38 @@ void MmapTouchMunmap(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(MmapTouchMunmap);
+
+// Half a megabyte that a last-level cache holds, as ebizzy copies it; one item is a page
+// that is looked up.
+void CopyOfWhatACacheHolds(benchmark::State& state) {
+  constexpr std::uint64_t kBytes = 512 << 10;
+  arch::Profile profile = arch::load_profile("x86-4k");
+  profile.llc = {.bytes = 12 << 20, .ways = 16, .slices = 6};
+  profile.llc.placement = arch::Llc::Placement::kRandom;
+  profile.costs.cached_copy_rate = profile.costs.memory_rate = 10'000'000'000;
+  run(profile, ThpEnabled::kNever, [&](Task& task, Process& process) {
+    const VirtAddr at = sys_mmap(task, process, {}, 2 * kBytes, kRw, kAnon).value();
+    user_touch(task, process, at, 2 * kBytes, 4096, Access::kWrite);
+    DataCaches& caches = *process.kernel().data_caches();
+    for (auto _ : state) caches.copy(task, process, at + kBytes, at, kBytes);
+  });
+  state.SetItemsProcessed(state.iterations() * (2 * kBytes / 4096));
+}
+BENCHMARK(CopyOfWhatACacheHolds);
+
+// The same half megabyte faulted in and given back; one item is a page.
+void FaultsAndDontneed(benchmark::State& state) {
+  constexpr std::uint64_t kBytes = 512 << 10;
+  run("x86-4k", ThpEnabled::kNever, [&](Task& task, Process& process) {
+    const VirtAddr at = sys_mmap(task, process, {}, kBytes, kRw, kAnon).value();
+    for (auto _ : state) {
+      user_touch(task, process, at, kBytes, 4096, Access::kWrite);
+      sys_madvise(task, process, at, kBytes, Madvise::kDontneed);
+    }
+  });
+  state.SetItemsProcessed(state.iterations() * (kBytes / 4096));
+}
+BENCHMARK(FaultsAndDontneed);
 
 void HugePageFaultAndZap(benchmark::State& state) {
   run("arm64-64k", ThpEnabled::kAlways, [&](Task& task, Process& process) {
