@@ -245,7 +245,10 @@ std::uint64_t Model::random_key() {
 
 ModelLock& Model::lock_at(Addr at, const char* name) {
   access(at, kernel::Access::kWrite);
-  return process_.locks_.try_emplace(at, name).first->second;
+  KnownLock& known = known_locks_[at / sizeof(Addr) % known_locks_.size()];
+  if (known.at != at)
+    known = {at, &process_.locks_.try_emplace(at, name).first->second};  // it stays there
+  return *known.lock;
 }
 
 Addr Model::static_storage(std::uint64_t n) {

@@ -296,6 +296,11 @@ class Model {
   Duration settled_;           // added to nodes, not to the task's clock yet
   ThreadWords words_;
   std::array<Step, 64> steps_{};  // where places lie in the attribution tree; a cache
+  struct KnownLock {
+    Addr at = 0;
+    Lock* lock = nullptr;
+  };
+  std::array<KnownLock, 8> known_locks_{};  // of the process's; a cache
 
   // With TLBs: on another CPU nothing of this is known.
   class ForgetsOnMove final : public CpuWatcher {
