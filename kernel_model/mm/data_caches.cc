@@ -193,18 +193,23 @@ std::uint64_t DataCaches::copy_rate() const {
   return kernel_.profile().costs.cached_copy_rate * 2;
 }
 
-// look_up(done, part, bill) of each batch of the `n` bytes from `to` on, paid for at once.
+// look_up(done, part, bill) of each batch of the `n` bytes from `to` on, paid for at once;
+// what is held goes with the batch before it, but for what a port transfers: its sibling
+// shall be seen to come and go.
 template <typename LookUp>
 void DataCaches::in_batches(Task& task, VirtAddr to, std::uint64_t n, std::uint64_t rate,
                             LookUp look_up) {
+  const std::uint64_t most_held = ports_.empty() ? kMostHeld : 0;
   Bill bill;
   for (std::uint64_t done = 0; done < n;) {
-    const std::uint64_t part = batch_from(to + done, n - done);
     task.sync();
-    look_up(done, part, bill);
+    do {
+      const std::uint64_t part = batch_from(to + done, n - done);
+      look_up(done, part, bill);
+      done += part;
+    } while (done < n && bill.all_traffic == 0 && bill.bytes_held < most_held);
     pay(task, bill, rate);
     bill.clear();
-    done += part;
   }
 }
 

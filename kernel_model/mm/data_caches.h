@@ -19,8 +19,9 @@
 // write-back, which only the node's bandwidth holds up.  A block of
 // Llc::non_temporal_threshold and more is written past the cache, as libcs do.  Single
 // loads and stores, page tables and other data of the kernel's take no part, nor do hugetlb
-// pages: they count as held.  The look-ups of kBatch bytes are made at once; those of a
-// clear may be as early as its fault runs ahead.
+// pages: they count as held.  The look-ups of kBatch bytes are made at once, and on cores
+// of one thread those of up to kMostHeld as long as all of them are held; those of a clear
+// may be as early as its fault runs ahead.
 #pragma once
 
 #include <array>
@@ -41,7 +42,7 @@ class Process;
 
 class DataCaches {
  public:
-  static constexpr std::uint64_t kBatch = 64 << 10;
+  static constexpr std::uint64_t kBatch = 64 << 10, kMostHeld = 1 << 20;
 
   // In pages, of the whole machine since its start.
   struct Stats {

@@ -152,6 +152,32 @@ TEST_F(DataCachesTest, LargeBlocksAreWrittenPastIt) {
   });
 }
 
+// Two who copy what is held don't meet at each 64 KiB of it.
+TEST_F(DataCachesTest, WhatIsHeldIsCopiedWithoutAStop) {
+  constexpr std::uint64_t kPages = 128;
+  arch::Profile p = profile_with_llc(2);
+  p.llc.bytes = 1024 * kPage;
+  use(p);
+  VirtAddr at;
+  const auto copy = [&](Task& t, std::uint64_t first) {
+    const VirtAddr from = at + first * kPage;
+    caches().copy(t, m_->process(), from + kPages * kPage, from, kPages * kPage);
+  };
+  m_->run([&](Task& t) {
+    at = cold(t, 4 * kPages);
+    copy(t, 0);
+    copy(t, 2 * kPages);
+  });
+  const std::uint64_t before = m_->engine.events();
+  const auto misses = caches().stats().misses;
+  for (const std::uint64_t first : {std::uint64_t{0}, 2 * kPages})
+    m_->engine.spawn(
+        "t", [&, first](Task& t) { copy(t, first); }, m_->engine.now());
+  m_->run_all();
+  EXPECT_EQ(caches().stats().misses, misses);
+  EXPECT_LE(m_->engine.events() - before, 8u);
+}
+
 // Each may have 0.5 GB/s, all together 1 GB/s.
 TEST_F(DataCachesTest, ThoseWhoMissShareTheMemory) {
   const auto time_of_each = [&](int tasks) {
