@@ -211,11 +211,21 @@ void Lru::for_each_place(Pfn page,
   const std::uint32_t file_id = file_of(page);
   const std::uint64_t index = index_of(page);
   std::int32_t left = kernel_.phys().page(page).mapcount;
-  for (const auto& process : kernel_.processes()) {
+  const auto& processes = kernel_.processes();
+  // A page's neighbours on a list are often of the same process.
+  const bool alone = file_id == 0 && left == 1;
+  if (alone && last_found_ < processes.size()) {
+    static_cast<void>(places_in(processes[last_found_]->mm(), page, index, left, f));
     if (left <= 0) return;
-    Mm& mm = process->mm();
+  }
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    if (left <= 0) return;
+    Mm& mm = processes[i]->mm();
     if (file_id == 0) {
-      if (!places_in(mm, page, index, left, f)) return;
+      if (alone && i == last_found_) continue;
+      const bool more = places_in(mm, page, index, left, f);
+      if (alone && left <= 0) last_found_ = i;
+      if (!more) return;
       continue;
     }
     for (const Vma& vma : mm.vmas) {

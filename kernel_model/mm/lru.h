@@ -151,8 +151,9 @@ class Lru {
   std::uint32_t stamp_ = 0;
   bool lists_kept_ = false;
   LazyMemory memory_;
-  Node* nodes_ = nullptr;    // of each frame
-  std::vector<List> lists_;  // [node][list]
+  Node* nodes_ = nullptr;               // of each frame
+  std::vector<List> lists_;             // [node][list]
+  mutable std::size_t last_found_ = 0;  // whose page the last walk found
 };
 
 }  // namespace faultline::kernel

@@ -3,9 +3,10 @@
 // A process that fills more memory than its share and gives it back, again and again; run
 // with several processes, so that together they need more than there is.
 //
-// Stands for: the test of the MADV_FREE series of Nov 2015 (linux-mm, 30 Oct and 4 Nov
-// 2015): 12 processes, each 5 times memset of 512 MB and the advice; the variant without
-// swap sleeps a second between; written anew.
+// Stands for: the tests of the MADV_FREE series of 24 Feb 2015 (linux-mm, "mm: throttle
+// MADV_FREE" and "mm: support MADV_FREE in swapless system"): 12 processes, each 5 times
+// memset of 512 MB and the advice; the variant without swap sleeps a second between;
+// written anew.
 #pragma once
 
 #include <cstdint>
