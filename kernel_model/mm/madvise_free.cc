@@ -89,16 +89,18 @@ bool PageTables::madvise_free_pte_range(Task& task, Range range) {
     const std::uint64_t to = (range.end - table->start) >> shape.shift;
     std::uint64_t i =
         PageTableTree::next_index(*table, (at - table->start) >> shape.shift, to);
-    std::int64_t count = 0;
+    std::int64_t count = 0, dropped = 0;
     for (; i < to; i = PageTableTree::next_index(*table, i + 1, to)) {
       const FreeStep step = madvise_free_pte(task, *table, i, to);
       if (step == FreeStep::kSplitFirst) break;
       if (step == FreeStep::kStop) i = to - 1;
       if (step == FreeStep::kCleaned) ++count;
+      if (step == FreeStep::kDropped) ++dropped;
     }
     cleaned |= count > 0;
     PageLocks& locks = kernel_.mm_shared().page_locks;
     task.charge((costs_.pte_set + locks.lru_move_page()) * count);
+    task.charge(costs_.pte_clear * dropped);
     locks.moved(task, task.node(), static_cast<std::uint64_t>(count),
                 kernel_.config().lru_batch);
     if (i >= to) return cleaned;
@@ -113,7 +115,8 @@ bool PageTables::madvise_free_pte_range(Task& task, Range range) {
   return cleaned;
 }
 
-// One entry, under the table's lock; or a whole compound page's.
+// One entry, under the table's lock; or a whole compound page's.  What is swapped out is in
+// no TLB and on no list.
 PageTables::FreeStep PageTables::madvise_free_pte(Task& task, Table& table,
                                                   std::uint64_t& i, std::uint64_t to) {
   const Pte entry = table.entry[i];
@@ -124,7 +127,7 @@ PageTables::FreeStep PageTables::madvise_free_pte(Task& task, Table& table,
     kernel_.mm_shared().swap.put(entry.pfn().v, task.cpu());
     tree_.set_index(table, i, Pte{});
     --mm_.swap_ents;
-    return FreeStep::kCleaned;
+    return FreeStep::kDropped;
   }
   if (entry.has(Pte::kGuard) || !entry.maps_anon()) return FreeStep::kSkipped;
   const Pfn head = compound_head(kernel_, entry.pfn());

@@ -199,7 +199,7 @@ class PageTables {
   void change_pte_range(ProtChange& change, Range range);
   bool madvise_free_huge_pmd(Task& task, Range range);
   bool madvise_free_pte_range(Task& task, Range range);
-  enum class FreeStep : std::uint8_t { kCleaned, kSkipped, kSplitFirst, kStop };
+  enum class FreeStep : std::uint8_t { kCleaned, kDropped, kSkipped, kSplitFirst, kStop };
   FreeStep madvise_free_pte(Task& task, Table& table, std::uint64_t& i, std::uint64_t to);
   bool copy_upper_tables(Task& task, PageTables& child, Range range);
   bool copy_huge_pmd(Task& task, PageTables& child, Table& pmd, VirtAddr at);

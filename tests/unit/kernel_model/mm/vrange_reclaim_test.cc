@@ -307,7 +307,9 @@ TEST(MadvFree, WhatIsSwappedOutGoesIfSoBuilt) {
       const VirtAddr p = m.map(task, kMiB);
       EXPECT_EQ(m.touch(task, p, kMiB), Signal::kNone);
       EXPECT_EQ(sys_madvise(task, *m.process, p, kMiB, Madvise::kPageout), Errno::kOk);
+      const std::uint64_t flushes = m.vmstat().nr_tlb_local_flush_one;
       EXPECT_EQ(sys_madvise(task, *m.process, p, kMiB, Madvise::kFree), Errno::kOk);
+      EXPECT_EQ(m.vmstat().nr_tlb_local_flush_one, flushes);  // none was in a TLB
       EXPECT_EQ(m.touch(task, p, kMiB), Signal::kNone);
       EXPECT_EQ(m.vmstat().pswpin, drops ? 0U : 256U);
     });
