@@ -51,7 +51,7 @@ constexpr ParamDecl kEbizzy[] = {
 };
 constexpr CountDecl kEbizzyCounts[] = {
     {"records", "chunks copied, searched and freed"},
-    {"records-per-s", "of all threads together, what the program prints"},
+    {"records-per-s", "of all threads together"},
 };
 
 // libstdc++ 12 gives reserve(10'000'000) the first prime of its table that is as large.
