@@ -12,6 +12,7 @@
 #include "kernel_model/mm/mmu_gather.h"
 #include "kernel_model/mm/mthp.h"
 #include "kernel_model/mm/rmap.h"
+#include "kernel_model/mm/swap.h"
 #include "kernel_model/mm/vrange.h"
 #include "kernel_model/phys/phys_mem.h"
 #include "sim/check.h"
@@ -134,6 +135,8 @@ bool can_reuse(Fault& fault, Pte old) {
   if (!old.maps_anon()) return false;
   Kernel& kernel = fault.kernel;
   const CowReuse rule = kernel.config().cow_reuse;
+  // reuse_swap_page(): a swap entry stands for it, too.
+  if (kernel.mm_shared().swap.move_of(old.pfn()) != Swap::Move::kNone) return false;
   if (rule == CowReuse::kMapcount)
     return max_mapcount(kernel, compound_head(kernel, old.pfn())) == 1;
   const bool exclusive = is_exclusive(kernel, old.pfn());

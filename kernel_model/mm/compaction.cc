@@ -277,6 +277,7 @@ bool Compaction::move_mapping(Task& task, Pfn from, Pfn to) {
     return false;
   });
   if (mm == nullptr) return false;
+  const MmGrab grab(*mm);
   PageTables& pages = mm->pages();
   Table* table = pages.tree().find_pte_table(at);
   if (table == nullptr) return false;

@@ -122,6 +122,7 @@ void sys_execve(Task& task, Process& process) {
   set_up_exec_layout(*fresh);
   std::unique_ptr<Mm> old = process.exec_mmap(std::move(fresh));
   exit_mmap(task, *old);
+  while (old->grabs > 0) task.sleep(Duration::us(1));  // Model: mmdrop() waits
   process.kernel().mm_shared().khugepaged.drop(std::move(old));
 }
 

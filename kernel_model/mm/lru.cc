@@ -255,7 +255,9 @@ bool Lru::undo_places(Pfn page,
       where = at;
       return false;
     });
-    if (found == nullptr || !undo(*found, where)) break;
+    if (found == nullptr) break;
+    const MmGrab grab(*found);
+    if (!undo(*found, where)) break;
   }
   return frame.mapcount == 0;
 }

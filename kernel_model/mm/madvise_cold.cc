@@ -43,7 +43,7 @@ class ColdWalk {
 
  private:
   bool huge_pmd(Range range);
-  void pageout_huge(VirtAddr at, Pfn head);
+  bool pageout_huge(VirtAddr at, Pfn head);
   void pte_range(Range range);
   enum class Step : std::uint8_t { kNext, kSplitFirst, kStop };
   Step pte(Table& table, std::uint64_t& i, std::uint64_t to);
@@ -108,32 +108,28 @@ bool ColdWalk::huge_pmd(Range range) {
   }
   lock.unlock();
   if (reclaim_ != Reclaim::kNow) return true;
-  pageout_huge(range.start, entry.pfn());
-  return !can_swap() || pages_.maps_huge(range.start);  // or its pieces are swapped out
+  return !pageout_huge(range.start, entry.pfn()) || !can_swap();
 }
 
-// shrink_folio_list() of one huge page.
-void ColdWalk::pageout_huge(VirtAddr at, Pfn head) {
+// shrink_folio_list() of one huge page.  True if it is in pieces now, to be swapped out if
+// there is room.
+bool ColdWalk::pageout_huge(VirtAddr at, Pfn head) {
   const Scope scope(task_, kReclaimPages);
   task_.sync();
-  if (!pages_.maps_huge(at)) return;  // somebody was faster
-  if (unevictable(head)) return;
-  if (!is_lazyfree(kernel_, head)) {
-    split_huge_page(task_, kernel_,
-                    head);  // to swap the pieces, if there is room
-    return;
-  }
-  const Pte entry = tree_.get(*tree_.find_pmd_table(at), at);
-  if (entry.has(Pte::kDirty) || (page(head).flags & Page::kDirty) != 0) {
-    page(head).flags = static_cast<std::uint16_t>((page(head).flags & ~Page::kLazyfree) |
-                                                  Page::kSwapbacked);
-    return;
-  }
+  if (!pages_.maps_huge(at)) return true;  // somebody was faster
+  if (unevictable(head)) return false;
+  if (!is_lazyfree(kernel_, head)) return split_huge_page(task_, kernel_, head);
   pages_.split_huge_pmd(task_, at);  // TTU_SPLIT_HUGE_PMD
   Table* const table = tree_.find_pte_table(at);
-  if (table == nullptr) return;
+  if (table == nullptr) return false;
   Ptl lock(task_, pages_, table->page);
+  if ((page(head).flags & Page::kDirty) != 0) {  // the entry's bit is the page's now
+    page(head).flags = static_cast<std::uint16_t>((page(head).flags & ~Page::kLazyfree) |
+                                                  Page::kSwapbacked);
+    return false;
+  }
   drop_run(*table, 0, tree_.shape(tree_.pte_level()).entries());
+  return false;
 }
 
 void ColdWalk::pte_range(Range range) {

@@ -74,6 +74,8 @@ class Mm {
   std::uint64_t hugetlb_bytes = 0;
   std::uint64_t swap_ents = 0;      // MM_SWAPENTS: pages that are swapped out
   std::uint64_t mm_lock_seq = 1;    // per-VMA locks
+  std::uint64_t vma_purges = 0;     // pages purged of VMAs that are volatile by a flag
+  std::uint32_t grabs = 0;          // MmGrab
   bool thp_disabled = false;        // prctl(PR_SET_THP_DISABLE)
   bool thp_except_advised = false;  // … with PR_THP_DISABLE_EXCEPT_ADVISED (6.18)
   bool exiting = false;             // mm_users is 0: the last thread is leaving
@@ -90,6 +92,19 @@ class Mm {
   std::unique_ptr<SpinLock> page_table_lock_;
   std::unique_ptr<PageTables> pages_;
   std::unique_ptr<VrangeRoot> vranges_;
+};
+
+// Somebody has come to the page tables by a page's reverse map, without mmap_lock: the mm
+// stays until he has gone (mmgrab()).
+class MmGrab {
+ public:
+  explicit MmGrab(Mm& mm) : mm_(mm) { ++mm_.grabs; }
+  ~MmGrab() { --mm_.grabs; }
+  MmGrab(const MmGrab&) = delete;
+  MmGrab& operator=(const MmGrab&) = delete;
+
+ private:
+  Mm& mm_;
 };
 
 }  // namespace faultline::kernel

@@ -168,8 +168,7 @@ void add_swap_cache_page(Kernel& kernel, Pfn pfn) {
 
 void page_add_anon_rmap_of_swap_cache(Kernel& kernel, Pfn pfn) {
   Page& page = kernel.phys().page(pfn);
-  FAULTLINE_CHECK_EQ(page.mapcount, 0);
-  page.mapcount = 1;
+  if (page.mapcount++ > 0) return;
   page.flags |= Page::kAnonExclusive;
   ++kernel.vmstat().nr_anon_pages;
   // activate_page(); from 5.9 on, as for new pages, it starts where it is.

@@ -25,12 +25,21 @@ constexpr Centre kDeferredSplitScan{"deferred_split_scan", true};
 // from 6.12 only one that PTEs map already, since its PMD would go in one step.
 void unmap_page(Task& task, Kernel& kernel, Pfn head) {
   const bool by_pmd = compound_mapcount(kernel, head) > 0;
-  for_each_place_of(kernel, head, [&](Mm& mm, Vma&, Range range) {
-    const Pte entry = mm.pages().tree().leaf_at(range.start);
-    if (entry.present() && entry.pfn() == head && entry.maps_anon() &&
-        mm.pages().maps_huge(range.start))
-      mm.pages().split_huge_pmd(task, range.start);
-  });
+  // One after the other: splitting lets others run, who may change the VMAs.
+  while (compound_mapcount(kernel, head) > 0) {
+    Mm* found = nullptr;
+    VirtAddr where;
+    for_each_place_of(kernel, head, [&](Mm& mm, Vma&, Range range) {
+      if (found != nullptr || !mm.pages().maps_huge(range.start)) return;
+      const Pte entry = mm.pages().tree().leaf_at(range.start);
+      if (!entry.maps_anon() || entry.pfn() != head) return;
+      found = &mm;
+      where = range.start;
+    });
+    if (found == nullptr) break;  // it is where nobody looks: an mm that exits
+    const MmGrab grab(*found);
+    found->pages().split_huge_pmd(task, where);
+  }
   const bool any = kernel.config().deferred_split == DeferredSplitRule::kAnyUnmap;
   if (any || !by_pmd) queue_for_deferred_split(kernel, head);
 }
@@ -135,8 +144,9 @@ bool split_huge_page(Task& task, Kernel& kernel, Pfn head, std::int32_t extra_re
   task.sync();
   locked.erase(head);
   if (put_page(kernel, head, task.cpu()) > 0)
-    return split_failed(kernel, head);                      // it is gone
-  if (held_by_others()) return split_failed(kernel, head);  // page_ref_freeze()
+    return split_failed(kernel, head);                          // it is gone
+  if (compound_mapcount(kernel, head) > 0 || held_by_others())  // page_ref_freeze()
+    return split_failed(kernel, head);
   map_unused_to_zeropage(task, kernel, head);
   const unsigned order = compound_order(kernel, head);
   ++kernel.mm_shared().mthp_stats[order].split;

@@ -147,7 +147,9 @@ FaultResult do_swap_page(Fault& fault, Table& table, Pte entry) {
   const bool on_lru = swap.queues();
   const Pfn page = swap.take_cached(slot, fault.task.cpu());
   swap.put(slot, fault.task.cpu());
-  const bool writable = (fault.vma.vm_flags & VM_WRITE) != 0;
+  // Still mapped by others: reclaim has not come to them yet.
+  const bool shared = on_lru && fault.kernel.phys().page(page).mapcount > 0;
+  const bool writable = (fault.vma.vm_flags & VM_WRITE) != 0 && !shared;
   std::uint64_t bits = fault.page_bits() | Pte::kDirty;
   if (writable) bits |= Pte::kWrite;
   tree.set(table, fault.at, Pte::leaf(page, bits));

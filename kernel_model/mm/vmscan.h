@@ -113,6 +113,8 @@ class Vmscan final : public SlowPath {
   enum class Fate : std::uint8_t { kKeep, kActivate, kFreed, kGone };
   Fate shrink_page(Task& task, Pfn page, ScanControl& sc);
   Fate shrink_anon(Task& task, Pfn page);
+  Fate shrink_huge(Task& task, Pfn head);
+  Fate shrink_lazy_folio(Task& task, Pfn head);  // vmscan_lazy.cc
   Fate swap_out(Task& task, Pfn page, std::uint32_t slot);
   Fate shrink_swap_cache(Task& task, Pfn page, ScanControl& sc);
   Fate shrink_file(Task& task, Pfn page);

@@ -42,6 +42,7 @@ std::uint64_t Vmscan::shrink_page_list(Task& task, Batch& batch, ScanControl& sc
   for (std::size_t i = 0; i < batch.count; ++i) {
     const Pfn page = batch.pages[i];
     const std::uint64_t before = phys.stats().pgfree;
+    const unsigned order = compound_order(kernel_, page);
     const Fate fate = shrink_page(task, page, sc);
     if (fate == Fate::kGone) continue;
     task.sync();
@@ -54,7 +55,8 @@ std::uint64_t Vmscan::shrink_page_list(Task& task, Batch& batch, ScanControl& sc
       continue;
     }
     lru.putback(page, task.cpu());
-    if (fate == Fate::kFreed && phys.stats().pgfree > before) freed += 1;
+    if (fate == Fate::kFreed && phys.stats().pgfree > before)
+      freed += std::uint64_t{1} << order;
   }
   batch.count = kept;
   putback(task, batch);
@@ -92,18 +94,25 @@ Vmscan::Fate Vmscan::shrink_page(Task& task, Pfn page, ScanControl& sc) {
       return anon_at_once || twice || refs.young > 1 ? Fate::kActivate : Fate::kKeep;
     }
   }
-  if ((frame.flags & Page::kHead) != 0) {
-    // Without room for it as a whole, a huge page is split, and its pieces are looked at in
-    // the next round.  A clean lazily freed one goes whole.
-    if (!is_lazy(frame) && kernel_.mm_shared().swap.free_pages() == 0)
-      return Fate::kActivate;
-    frame.flags |= Page::kLru;
-    --frame.refcount;
-    lru.add_tail(frame, page);
-    split_huge_page(task, kernel_, page);
-    return Fate::kGone;
-  }
+  if ((frame.flags & Page::kHead) != 0) return shrink_huge(task, page);
   return is_anon(frame) ? shrink_anon(task, page) : shrink_file(task, page);
+}
+
+// Without room for it as a whole, a huge page is split, and its pieces are looked at in the
+// next round.  From 5.19 on one that is lazily freed goes whole (commit 820c4e2e6f51).
+Vmscan::Fate Vmscan::shrink_huge(Task& task, Pfn head) {
+  constexpr unsigned kWholeLazyfree = 5019;
+  Page& frame = kernel_.phys().page(head);
+  if (is_lazy(frame)) {
+    if (kernel_.version() >= kWholeLazyfree) return shrink_lazy_folio(task, head);
+  } else if (kernel_.mm_shared().swap.free_pages() == 0) {
+    return Fate::kActivate;
+  }
+  frame.flags |= Page::kLru;
+  --frame.refcount;
+  kernel_.mm_shared().lrus.add_tail(frame, head);
+  split_huge_page(task, kernel_, head);
+  return Fate::kGone;
 }
 
 // folio_referenced(): clears the young bits, answers how many there were.
@@ -245,6 +254,10 @@ bool Vmscan::unmap_at(Task& task, Mm& mm, VirtAddr at, Pfn page,
   const Pte entry = pages.tree().get(*table, at);
   if (!entry.present() || entry.zero_page() || entry.pfn() != page) return false;
   const bool anon = entry.maps_anon();
+  // A fault, or the end of an entry, has taken it out of the swap cache, and the slot with
+  // it: it stays where it still is.
+  Swap& swap = kernel_.mm_shared().swap;
+  if (slot && swap.queues() && swap.move_of(page) == Swap::Move::kNone) return false;
   if (anon && !slot) {
     // A write that came while we waited keeps it.
     if (entry.has(Pte::kDirty)) return false;
@@ -255,7 +268,7 @@ bool Vmscan::unmap_at(Task& task, Mm& mm, VirtAddr at, Pfn page,
   task.charge(pages.costs().pte_clear);
   if (anon) {
     if (slot) {
-      kernel_.mm_shared().swap.duplicate(*slot);
+      swap.duplicate(*slot);
       ++mm.swap_ents;
     }
     pages.rss_stat().add(task, RssKind::kAnon, -1);

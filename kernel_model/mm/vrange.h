@@ -152,6 +152,7 @@ class Vranges {
   Victim take_victim(Task& task, Takes how);
   void put_scanned(Task& task, const Victim& victim, VirtAddr to);
   bool discard_at(Task& task, Mm& mm, VirtAddr at, Pfn page);
+  void note_purged(Mm& mm, VirtAddr at);
   struct Batch;
   void collect(Task& task, Mm& mm, VirtAddr& at, VirtAddr end, int node, Batch& batch);
   bool split_huge(Task& task, Mm& mm, VirtAddr at);

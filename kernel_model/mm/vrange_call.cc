@@ -80,8 +80,10 @@ Errno mark_vma(Task& task, Mm& mm, Vma*& vma, Range part, int mode, bool& purged
   spec.vm_flags = mode == kVrangeVolatile ? old | VM_VOLATILE
                                           : old & ~std::uint64_t{VM_VOLATILE | VM_PURGED};
   if (spec.vm_flags == old) return Errno::kOk;
+  const std::uint64_t purges = mm.vma_purges;
   Vma* const changed = vma_modify(task, mm, *vma, spec);
   if (changed == nullptr) return Errno::kENOMEM;
+  purged |= mode != kVrangeVolatile && mm.vma_purges != purges;  // while it was split
   vma = changed;
   return Errno::kOk;
 }
@@ -109,9 +111,12 @@ Answer vrange_vma(Task& task, Mm& mm, Range range, int mode) {
   return std::uint64_t{purged ? 1U : 0U};
 }
 
-// put_user(0, purged): the pointer is tried before anything is changed.
+// put_user(0, purged): the pointer is tried before anything is changed.  It may lie across
+// two pages.
 bool can_write_int(Task& task, Process& process, VirtAddr at) {
-  return user_access(task, process, at, Access::kWrite) == Signal::kNone;
+  const VirtAddr last = at + (sizeof(int) - 1);
+  return user_access(task, process, at, Access::kWrite) == Signal::kNone &&
+         user_access(task, process, last, Access::kWrite) == Signal::kNone;
 }
 
 }  // namespace

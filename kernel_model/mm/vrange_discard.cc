@@ -85,37 +85,47 @@ bool Vranges::try_to_discard(Task& task, Pfn page) {
 }
 
 // One mapping: under the ranges' lock, so that whoever un-marks the range either still has
-// the page or is told that it is gone.
+// the page or is told that it is gone.  A flag of the VMA is asked again under the table's
+// lock, and from there on nobody else runs until the loss is noted (volatile_lock()).
 bool Vranges::discard_at(Task& task, Mm& mm, VirtAddr at, Pfn page) {
   const HoldRanges held(task, mm);
-  Vma* vma = mm.vma_at(at);
-  if (vma == nullptr || !in_volatile(mm, *vma, at)) return false;
+  const auto still_volatile = [&] {
+    const Vma* const vma = mm.vma_at(at);
+    return vma != nullptr && in_volatile(mm, *vma, at);
+  };
+  if (!still_volatile()) return false;
   PageTables& pages = mm.pages();
   Table* table = pages.tree().find_pte_table(at);
   if (table == nullptr) return false;
   {
     Ptl lock(task, pages, table->page);
     if (pages.tree().find_pte_table(at) != table) return false;
+    if (!still_volatile()) return false;
     const Pte entry = pages.tree().get(*table, at);
     if (!entry.maps_anon() || entry.pfn() != page) return false;
     mm.process().discarded(pages.page_range(at));
     pages.tree().set(*table, at, Pte::leaf(Pfn{0}, Pte::kVrange));
+    note_purged(mm, at);
     task.charge(pages.costs().pte_clear);
     pages.rss_stat().add(task, RssKind::kAnon, -1);
     page_remove_rmap_pte(kernel_, page);
     put_page(kernel_, page, task.cpu());
   }
   flush_tlb_range(task, pages, pages.page_range(at));
+  return true;
+}
+
+void Vranges::note_purged(Mm& mm, VirtAddr at) {
   bool was_purged = false;
   if (VrangeRoot* root = mm.vranges()) {
-    Vrange& range = *root->find(at);
-    was_purged = std::exchange(range.purged, true);
+    was_purged = std::exchange(root->find(at)->purged, true);
   } else {
-    was_purged = (vma->vm_flags & VM_PURGED) != 0;
-    vma->vm_flags |= VM_PURGED;
+    Vma& vma = *mm.vma_at(at);
+    was_purged = (vma.vm_flags & VM_PURGED) != 0;
+    vma.vm_flags |= VM_PURGED;
+    ++mm.vma_purges;
   }
   if (!was_purged) ++kernel_.vmstat().vrange_purged;
-  return true;
 }
 
 // v10: the walk splits a huge page that lies in its way.

@@ -83,6 +83,19 @@ TEST_F(ColdAdvice, PageoutDropsALazilyFreedHugePage) {
   });
 }
 
+TEST_F(ColdAdvice, PageoutOnlyUnmapsALazilyFreedHugePageThatWasRewritten) {
+  m.run([&](Task& task) {
+    Thread t(task, m);
+    const VirtAddr at = huge_pages(t, 1);
+    EXPECT_EQ(t.madvise(at, kHuge, Madvise::kFree), Errno::kOk);
+    EXPECT_EQ(t.write(at), Signal::kNone);
+    EXPECT_EQ(
+        change([&] { EXPECT_EQ(t.madvise(at, kHuge, Madvise::kPageout), Errno::kOk); }),
+        (Seen{0, 1, 0, 0}));
+    EXPECT_FALSE(m.mm().pages().look(at).lazyfree) << "ordinary again";
+  });
+}
+
 TEST_F(ColdAdvice, PageoutDropsLazilyFreedBasePagesButNotRewrittenOnes) {
   m.run([&](Task& task) {
     Thread t(task, m);

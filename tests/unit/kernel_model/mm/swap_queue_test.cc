@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The swap device with a queue: who waits for what it has to do, and who doesn't.
+#include "kernel_model/mm/vmscan.h"
 #include "tests/unit/kernel_model/mm/small_machine.h"
 
 namespace faultline::kernel {
@@ -180,6 +181,42 @@ TEST(SwapQueue, ForkedProcessesShareAPageOnItsWay) {
     EXPECT_EQ(sys_munmap(task, *m.process, p, kMiB), Errno::kOk);
     EXPECT_LE(kSlots - swap_of(m).free_pages(), 256U);
   });
+}
+
+// The parent faults on its swap entry while the page's other mapping still stands: reclaim
+// waits for the child's page table.
+TEST(SwapQueue, APageThatIsHalfUnmappedIsTakenBackShared) {
+  for (const Access access : {Access::kRead, Access::kWrite}) {
+    Small m(with_queue(128));
+    m.run([&](Task& task) {
+      const VirtAddr p = m.map(task, k4K);
+      EXPECT_EQ(m.touch(task, p, k4K), Signal::kNone);
+      const Pfn page = m.process->mm().pages().look(p).pfn;
+      m.kernel->contents()->wrote(page, 7);
+      Process& child = *sys_fork(task, *m.process).value();
+      m.engine.spawn("child", [&](Task& other) {
+        PageTables& pages = child.mm().pages();
+        Ptl lock(other, pages, pages.tree().find_pte_table(p)->page);
+        other.charge(Duration::us(500));
+        other.sync();
+      });
+      m.engine.spawn("reclaim", [&](Task& other) {
+        m.kernel->mm_shared().vmscan().reclaim_pages(other, {page});
+      });
+      task.sleep(Duration::us(200));
+      EXPECT_EQ(m.process->mm().pages().look(p).kind, PageView::kSwap);
+      EXPECT_EQ(m.touch(task, p, k4K, access), Signal::kNone);
+      task.sleep(Duration::ms(1));
+      EXPECT_EQ(user_access(task, child, p, Access::kRead), Signal::kNone);
+      const PageView mine = m.process->mm().pages().look(p),
+                     its = child.mm().pages().look(p);
+      EXPECT_EQ(its.pfn, page);
+      EXPECT_EQ(mine.pfn == page, access == Access::kRead);
+      EXPECT_EQ(m.kernel->contents()->byte(mine.pfn), 7);
+      EXPECT_EQ(m.kernel->contents()->byte(its.pfn), 7);
+      EXPECT_EQ(swap_of(m).free_pages(), kSlots) << "the slot is free";
+    });
+  }
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ struct VrangeMachine : Small {
   void play(Task& task, const std::string& script) {
     std::istringstream in(script);
     for (std::string word; in >> word;) {
-      SCOPED_TRACE(script + " at " + word);
+      SCOPED_TRACE(::testing::Message() << script << " at " << word);
       char* rest = nullptr;
       const std::uint64_t from = std::strtoull(word.c_str() + 1, &rest, 10);
       const std::uint64_t to = std::strtoull(rest + 1, &rest, 10);
