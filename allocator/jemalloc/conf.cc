@@ -139,12 +139,19 @@ ConfPair next_pair(std::string_view& text) {
   return {cut(pair, 0, colon), cut(pair, colon + 1), true};
 }
 
-void apply_conf(std::string_view text, Settings& settings) {
+void apply_conf(std::string_view text, Settings& settings,
+                void (*passed_over)(std::string_view pair)) {
   while (!text.empty()) {
+    const std::string_view whole = cut(text, 0, text.find(','));
     const ConfPair pair = next_pair(text);
     const Option* const option = find_option(options(), pair.name);
-    if (option == nullptr || !pair.has_value) continue;
-    if (const auto value = option_value(*option, pair.value)) option->set(settings, *value);
+    const auto value = option != nullptr && pair.has_value
+                           ? option_value(*option, pair.value)
+                           : std::nullopt;
+    if (value)
+      option->set(settings, *value);
+    else
+      passed_over(whole);
   }
 }
 

@@ -30,7 +30,8 @@ struct ConfResult {
 [[nodiscard]] std::string_view purge_name(Purge purge);
 
 // As the library takes it from the environment: what it doesn't know or can't read is
-// passed over.  Doesn't allocate.
-void apply_conf(std::string_view text, Settings& settings);
+// passed over, and `passed_over` is told of each such "name:value".  Doesn't allocate.
+void apply_conf(std::string_view text, Settings& settings,
+                void (*passed_over)(std::string_view pair));
 
 }  // namespace faultline::alloc::je

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "allocator/preload/heap.h"
+#include "allocator/preload/notice.h"
 #include "allocator/ptmalloc/cut.h"
 #include "allocator/ptmalloc/tunables.h"
 
@@ -17,8 +18,11 @@ namespace {
 const alloc::ReleaseProfile& chosen_release() {
   constexpr std::string_view kDefault = "2.36";
   const char* const name = std::getenv("FAULTLINE_MALLOC");
-  if (name != nullptr)
+  if (name != nullptr) {
     if (const auto* release = alloc::find_release(name)) return *release;
+    notice(
+        {"FAULTLINE_MALLOC: there is no release \"", name, "\"; ", kDefault, " is used"});
+  }
   return *alloc::find_release(kDefault);
 }
 

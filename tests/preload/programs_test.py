@@ -113,6 +113,15 @@ def main(glibc, jemalloc, conformance):
                 if done.returncode != 0 or "unsuccessful" in done.stderr:
                     wrong += 1
                     print(f"stress-ng --malloc on {release}: status {done.returncode}\n{done.stderr[-500:]}")
+    # What the user got wrong is said, and the program runs.
+    for library, release, settings, expected in (
+            (jemalloc, "jemalloc", "prge:free,narenas:0,purge:free",
+             'faultline: MALLOC_CONF: passed over: "prge:free"\nfaultline: MALLOC_CONF: passed over: "narenas:0"\n'),
+            (glibc, "2.99", "", 'faultline: FAULTLINE_MALLOC: there is no release "2.99"; 2.36 is used\n')):
+        got = run(["bash", "-c", "exit 0"], library, release, settings)
+        if (got.returncode, got.stderr) != (0, expected):
+            wrong += 1
+            print(f"a wrong setting of {release}: status {got.returncode}, said:\n{got.stderr}")
     absent = [name for name in ("redis-server", "stress-ng") if not shutil.which(name)]
     if absent:
         print(f"not run, as they are not installed: {' '.join(absent)}")

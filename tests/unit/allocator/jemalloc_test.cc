@@ -300,9 +300,13 @@ TEST(JemallocConf, ReadsOptionsAndSaysWhatIsWrong) {
             "narenas: \"0\" is not a number from 1 to 4096");
   EXPECT_EQ(je::parse_conf("narenas").problem, "\"narenas\" has no value");
   je::Settings s;
-  je::apply_conf("nonsense:1,lg_chunk:x,narenas:7,,:", s);
+  static std::vector<std::string> passed_over;
+  passed_over.clear();
+  je::apply_conf("nonsense:1,lg_chunk:x,narenas:7,,:", s,
+                 [](std::string_view pair) { passed_over.emplace_back(pair); });
   EXPECT_EQ(s.narenas, 7u);
   EXPECT_EQ(s.lg_chunk, 22u);
+  EXPECT_EQ(passed_over, (std::vector<std::string>{"nonsense:1", "lg_chunk:x", "", ":"}));
 }
 
 }  // namespace
