@@ -36,11 +36,21 @@ void check_expectations(const std::vector<const RunSpec*>& specs, Result& result
         result.variants[i].expectations.push_back(std::move(*held));
 }
 
-std::vector<std::string> verdict(const std::vector<VariantRun>& runs,
+std::optional<Rate> rate_of(const RunSpec& spec, const VariantResult& result) {
+  const workloads::CountDecl* const count = spec.workload.decl().rate();
+  const Metric* const metric = count != nullptr ? result.metric(count->name) : nullptr;
+  if (metric == nullptr) return std::nullopt;
+  return Rate{metric->name, metric->value};
+}
+
+std::vector<std::string> verdict(const std::vector<const RunSpec*>& specs,
+                                 const std::vector<VariantRun>& runs,
                                  const Result& result) {
   std::vector<NamedEvidence> named;
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    named.push_back({result.variants[i].name, &runs[i].evidence});
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const VariantResult& variant = result.variants[i];
+    named.push_back({variant.name, &runs[i].evidence, rate_of(*specs[i], variant)});
+  }
   return compare_variants(named);
 }
 
@@ -79,7 +89,7 @@ Result run_scenario(const Scenario& scenario, const RunChoice& choice,
   result.seed = scenario.seed;
   for (const VariantRun& r : runs) result.variants.push_back(r.result);
   check_expectations(specs, result);
-  result.verdict = verdict(runs, result);
+  result.verdict = verdict(specs, runs, result);
   return result;
 }
 

@@ -175,16 +175,28 @@ bool matters(Decimal before, Decimal now) {
   return compare(Decimal::ratio(size, before, 4), Decimal(kNoChangePercent, 2)) >= 0;
 }
 
+// What tells two runs apart: a rate if both have it, else the time they took.
+struct Yardstick {
+  Yardstick(const NamedEvidence& base, const NamedEvidence& run)
+      : is_rate(base.rate && run.rate && base.rate->name == run.rate->name),
+        name(is_rate ? base.rate->name : "elapsed"),
+        before(is_rate ? base.rate->value : Decimal::seconds(base.run->elapsed)),
+        now(is_rate ? run.rate->value : Decimal::seconds(run.run->elapsed)) {}
+  [[nodiscard]] bool differs() const { return matters(before, now); }
+  [[nodiscard]] bool faster() const { return (compare(now, before) > 0) == is_rate; }
+
+  bool is_rate;
+  std::string name;
+  Decimal before, now;
+};
+
 // One sentence without its subject.
-std::string difference(const Evidence& base, const Evidence& run) {
-  const Decimal before = Decimal::seconds(base.elapsed);
-  const Decimal now = Decimal::seconds(run.elapsed);
+std::string difference(const Yardstick& by, const Evidence& base, const Evidence& run) {
   const Decimal busy_before = Decimal::seconds(base.busy());
   const Decimal busy_now = Decimal::seconds(run.busy());
-  std::string s = "elapsed " + say_change(before, now) + ", CPU time " +
+  std::string s = by.name + " " + say_change(by.before, by.now) + ", CPU time " +
                   say_change(busy_before, busy_now);
-  if (!matters(before, now) && !matters(busy_before, busy_now))
-    return "no difference: " + s + ".";
+  if (!by.differs() && !matters(busy_before, busy_now)) return "no difference: " + s + ".";
   s += ", CPUs busy " + say_ratio(base.busy(), base.elapsed) + " -> " +
        say_ratio(run.busy(), run.elapsed);
   const FunctionTime change = largest_change(base, run);
@@ -234,21 +246,18 @@ std::vector<std::string> compare_variants(const std::vector<NamedEvidence>& runs
   if (runs.size() < 2) return out;
   const NamedEvidence& base = runs.front();
   std::vector<std::string> faster, slower, same;
+  std::string same_in = "elapsed time";
   for (std::size_t i = 1; i < runs.size(); ++i) {
-    const Evidence& run = *runs[i].run;
-    out.push_back(runs[i].name + ": " + difference(*base.run, run));
-    const bool alike =
-        !matters(Decimal::seconds(base.run->elapsed), Decimal::seconds(run.elapsed));
-    (alike                             ? same
-     : run.elapsed < base.run->elapsed ? faster
-                                       : slower)
-        .push_back(runs[i].name);
+    const Yardstick by(base, runs[i]);
+    out.push_back(runs[i].name + ": " + difference(by, *base.run, *runs[i].run));
+    (!by.differs() ? same : by.faster() ? faster : slower).push_back(runs[i].name);
+    if (by.is_rate) same_in = by.name;
   }
   std::vector<std::string> parts;
   if (!faster.empty()) parts.push_back("faster: " + list_of(faster));
   if (!slower.empty()) parts.push_back("slower: " + list_of(slower));
   if (!same.empty())
-    parts.push_back("no difference in elapsed time (below " +
+    parts.push_back("no difference in " + same_in + " (below " +
                     std::to_string(kNoChangePercent) + " %): " + list_of(same));
   std::string s = "Against " + base.name + ", ";
   for (std::size_t i = 0; i < parts.size(); ++i) s += (i == 0 ? "" : "; ") + parts[i];

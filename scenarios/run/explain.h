@@ -7,9 +7,11 @@
 // for whom.  Nothing here knows any scenario.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "scenarios/run/decimal.h"
 #include "scenarios/run/evidence.h"
 
 namespace faultline::scenario {
@@ -17,13 +19,20 @@ namespace faultline::scenario {
 // Where the time went and which lock was waited for, held by whom: two to five sentences.
 [[nodiscard]] std::vector<std::string> explain(const Evidence& run);
 
+// What a run that lasts as long as it is told to is judged by: "records-per-s".
+struct Rate {
+  std::string name;
+  Decimal value;
+};
 struct NamedEvidence {
   std::string name;
   const Evidence* run = nullptr;
+  std::optional<Rate> rate{};  // none: by the time it took
 };
 
 // One sentence a variant after the first: what sets it apart from the first.  Then one that
-// sorts them by whether they are faster, slower or alike.
+// sorts them by whether they are faster, slower or alike.  Rates of different names aren't
+// compared, but the times.
 [[nodiscard]] std::vector<std::string> compare_variants(
     const std::vector<NamedEvidence>& runs);
 

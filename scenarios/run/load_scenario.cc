@@ -201,10 +201,14 @@ class Loader {
   }
 
   void add_columns() {
-    const Node* const columns = file_.find("columns");
-    if (columns == nullptr) return;
-    out_.columns.clear();
     const RunSpec& first = out_.variants.front();
+    const Node* const columns = file_.find("columns");
+    if (columns == nullptr) {
+      if (const workloads::CountDecl* const rate = first.workload.decl().rate())
+        out_.columns = {std::string(rate->name), "thp_fault_alloc", "max_rss_kib"};
+      return;
+    }
+    out_.columns.clear();
     const auto known = metric_names(first.workload.decl(), first.profile);
     for (const Node& name : as_list(*columns, "columns"))
       out_.columns.push_back(known[as_choice(name, "columns", known, "metric")]);

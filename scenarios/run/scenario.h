@@ -66,7 +66,8 @@ struct RunSpec {
 struct Scenario {
   std::string file, name;  // name: the file's, without folder and ".toml"
   std::string title, about, source;
-  // Metrics that its table shows beside times and faults.
+  // Metrics that its table shows beside times and faults; of a workload that has a rate, it
+  // is among them.
   std::vector<std::string> columns = {"thp_fault_alloc", "thp_fault_fallback",
                                       "max_rss_kib"};
   std::uint64_t seed = 1;

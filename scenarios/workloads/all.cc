@@ -51,7 +51,7 @@ constexpr ParamDecl kEbizzy[] = {
 };
 constexpr CountDecl kEbizzyCounts[] = {
     {"records", "chunks copied, searched and freed"},
-    {"records-per-s", "of all threads together"},
+    {"records-per-s", "of all threads together", true},
 };
 
 // libstdc++ 12 gives reserve(10'000'000) the first prime of its table that is as large.
@@ -213,6 +213,12 @@ constexpr WorkloadDecl kAll[] = {
 const ParamDecl* WorkloadDecl::param(std::string_view wanted) const {
   for (const ParamDecl& p : params)
     if (p.name == wanted) return &p;
+  return nullptr;
+}
+
+const CountDecl* WorkloadDecl::rate() const {
+  for (const CountDecl& c : counts)
+    if (c.is_rate) return &c;
   return nullptr;
 }
 

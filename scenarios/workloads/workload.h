@@ -35,6 +35,8 @@ struct ParamDecl {
 struct CountDecl {
   std::string_view name;
   std::string_view help;
+  // The workload runs for a given time: this, not elapsed time, tells its runs apart.
+  bool is_rate = false;
 };
 
 struct WorkloadDecl {
@@ -44,6 +46,7 @@ struct WorkloadDecl {
   std::span<const ParamDecl> params;
   std::span<const CountDecl> counts;
   [[nodiscard]] const ParamDecl* param(std::string_view name) const;
+  [[nodiscard]] const CountDecl* rate() const;  // null: it runs until it is done
 };
 
 // All workloads, in the order in which they are listed.

@@ -153,6 +153,25 @@ TEST(CompareVariants, SortsChangesByWhetherTheyMatter) {
   EXPECT_TRUE(compare_variants({{"alone", &first}}).empty());
 }
 
+// Runs of a given length: who does more in it is faster.
+TEST(CompareVariants, JudgesByTheRateWhereThereIsOne) {
+  const Evidence run = convoy();
+  const auto at = [&](const char* name, std::uint64_t rate) {
+    return NamedEvidence{name, &run, Rate{"dishes-per-s", Decimal::count(rate)}};
+  };
+  const auto s = compare_variants({at("first", 100),
+                                   at("many", 400),
+                                   at("few", 50),
+                                   at("alike", 101),
+                                   {"untold", &run}});
+  EXPECT_TRUE(says(s, "many: dishes-per-s 4.00 times more, CPU time unchanged")) << all(s);
+  EXPECT_TRUE(says(s, "alike: no difference: dishes-per-s +1.00 %")) << all(s);
+  EXPECT_TRUE(says(s, "untold: no difference: elapsed unchanged")) << all(s);
+  EXPECT_EQ(s.back(),
+            "Against first, faster: many; slower: few; no difference in dishes-per-s "
+            "(below 2 %): alike and untold.");
+}
+
 TEST(Phrase, FewDigits) {
   EXPECT_EQ(say_seconds(1'467'042_ms), "1,467 s");
   EXPECT_EQ(say_seconds(298_ms), "0.298 s");
