@@ -3,8 +3,8 @@
 // Who keeps the time of ebizzy sleeps, and wakes late on CPUs that others keep busy.
 #include <gtest/gtest.h>
 
-#include "scenarios/run/execute.h"
 #include "tests/unit/scenarios/metric_value.h"
+#include "tests/unit/scenarios/run_text.h"
 
 namespace faultline::scenario {
 namespace {
@@ -27,10 +27,7 @@ threads = 8
 )";
 
 VariantResult run(const char* seconds) {
-  const Scenario scenario =
-      load_scenario(std::string(kBusy), "t.toml", {{"workload.seconds", seconds}});
-  ProgressList progress(1);
-  return run_scenario(scenario, {}, progress).variants.front();
+  return run_text(std::string(kBusy), {{"workload.seconds", seconds}}).variants.front();
 }
 
 TEST(EbizzyTime, WakingLateIsNotAddedUp) {

@@ -6,8 +6,8 @@
 
 #include "arch_profiles/input_error.h"
 #include "scenarios/report/json.h"
-#include "scenarios/run/execute.h"
 #include "tests/unit/scenarios/metric_value.h"
+#include "tests/unit/scenarios/run_text.h"
 
 namespace faultline::scenario {
 namespace {
@@ -38,9 +38,7 @@ seconds = 1
 constexpr double kBandwidth = 16e9;
 
 Result run(const std::vector<Override>& overrides) {
-  const Scenario scenario = load_scenario(std::string(kMachine), "t.toml", overrides);
-  ProgressList progress(1);
-  return run_scenario(scenario, {}, progress);
+  return run_text(std::string(kMachine), overrides);
 }
 double value(const Result& r, std::string_view metric) {
   return value(r.variants.front(), metric);

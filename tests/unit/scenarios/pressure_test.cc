@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "arch_profiles/input_error.h"
-#include "scenarios/run/execute.h"
 #include "tests/unit/scenarios/metric_value.h"
+#include "tests/unit/scenarios/run_text.h"
 
 namespace faultline::scenario {
 namespace {
@@ -29,12 +29,9 @@ grow_rate = "20 MiB"
 )";
 
 VariantResult run(const std::string& rest, const std::vector<Override>& overrides = {}) {
-  const Scenario scenario =
-      load_scenario(std::string(kMachine) + rest, "t.toml", overrides);
-  ProgressList progress(1);
   RunChoice choice;
   choice.proc = true;
-  return run_scenario(scenario, choice, progress).variants.front();
+  return run_text(std::string(kMachine) + rest, overrides, choice).variants.front();
 }
 
 const std::string kCache = R"(
